@@ -1,0 +1,34 @@
+// How a command is added: one file pair is not needed, one function is. Write viewer/cli/<name>.cpp with
+// `void add_<name>(CLI::App& app, Context& context)`, and add one line to commands.h and CMakeLists.txt.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <iosfwd>
+#include <string>
+
+#include "viewer/trace/result.h"
+
+namespace liveset::cli {
+
+enum class Format { table, json, csv, md };
+
+// Exit statuses (design: product.md).
+enum Exit : int { exit_ok = 0, exit_difference = 1, exit_usage = 2, exit_unreadable = 3, exit_truncated = 4, exit_interrupted = 130 };
+
+struct Context {
+  Format format = Format::table;
+  bool exact_bytes = false;   // --units bytes
+  bool color = false;
+  bool ascii = false;         // the locale is not UTF-8
+  bool strict = false;        // --strict: a truncated trace is an error (exit 4)
+  unsigned columns = 80;
+  int status = exit_ok;       // what main returns
+  std::string program;        // argv[0], to find our own files
+
+  // Prints "liveset: MESSAGE" on stderr and sets the status that belongs to the error's kind.
+  void fail(const Error& error);
+};
+
+// Adds --format, --units, --color, --strict to a subcommand.
+void add_output_options(CLI::App& command, Context& context);
+
+}  // namespace liveset::cli

@@ -1,0 +1,16 @@
+// Every command, in the order in which --help lists them. One line each.
+#pragma once
+#include "viewer/cli/command.h"
+
+namespace liveset::cli {
+
+void add_run(CLI::App& app, Context& context);
+void add_summary(CLI::App& app, Context& context);
+void add_peak(CLI::App& app, Context& context);
+void add_ledger(CLI::App& app, Context& context);
+void add_predict(CLI::App& app, Context& context);
+void add_compare(CLI::App& app, Context& context);
+void add_info(CLI::App& app, Context& context);
+void add_dump(CLI::App& app, Context& context);
+
+}  // namespace liveset::cli
