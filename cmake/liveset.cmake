@@ -17,6 +17,37 @@ function(liveset_library name)
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 endfunction()
 
+# Which folders of tests/ the sanitizer builds of scripts/test cover: what reads files that it cannot trust, and what
+# threads share. A test elsewhere joins by LABELS asan or LABELS tsan.
+set(LIVESET_ASAN_FOLDERS unit/writer unit/trace unit/ledger unit/model property fuzz)
+set(LIVESET_TSAN_FOLDERS unit/collect)
+add_custom_target(asan_tests)
+add_custom_target(tsan_tests)
+
+# liveset_test_labels(<variable> [label...]): the labels of a test of the current folder: its folder below tests/, the given
+# ones, and asan or tsan where that build covers it.
+function(liveset_test_labels variable)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  set(labels ${folder} ${ARGN})
+  if(folder IN_LIST LIVESET_ASAN_FOLDERS)
+    list(APPEND labels asan)
+  endif()
+  if(folder IN_LIST LIVESET_TSAN_FOLDERS)
+    list(APPEND labels tsan)
+  endif()
+  list(REMOVE_DUPLICATES labels)
+  set(${variable} ${labels} PARENT_SCOPE)
+endfunction()
+
+# liveset_sanitize(<target> <labels>): builds the program with asan_tests or tsan_tests when its labels say so.
+function(liveset_sanitize target labels)
+  foreach(kind asan tsan)
+    if(kind IN_LIST labels)
+      add_dependencies(${kind}_tests ${target})
+    endif()
+  endforeach()
+endfunction()
+
 # liveset_test(<name> SOURCES ... [LIBS ...] [LABELS ...]): a GoogleTest program; every case is one ctest test.
 function(liveset_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
@@ -28,5 +59,13 @@ function(liveset_test name)
   target_compile_definitions(${name} PRIVATE LIVESET_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LIVESET_BIN_DIR="${CMAKE_BINARY_DIR}/bin"
                                              LIVESET_LIB_DIR="${CMAKE_BINARY_DIR}/lib")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  liveset_test_labels(labels ${arg_LABELS})
+  liveset_sanitize(${name} "${labels}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_TESTS
+                       PROPERTIES TIMEOUT ${arg_TIMEOUT})
+  # gtest_discover_tests flattens lists, so several labels are set afterwards, on the list of tests that it leaves behind.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels_file} "foreach(test IN LISTS ${name}_TESTS)\n"
+                            "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${labels}\")\n" "endforeach()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
