@@ -1,7 +1,10 @@
 // Events in, a *.liveset file out: columns, zstd-1, checksums, age back-references, footer index (proto/FORMAT.md).
 //
-// Not thread-safe. Events come in their final order. Nothing throws; when the file cannot be written (disk full) events are
-// dropped and counted, writing is tried again at each flush, and the file stays a valid prefix (a failed packet is cut off).
+// Not thread-safe. Events come in their final order. Nothing throws. When the file cannot be written (disk full) finished packets wait
+// in memory, up to 32 MiB, and are tried again at each flush; beyond that everything further is counted as lost, so that the file
+// is always an exact prefix of what happened, with the loss stated at its end (room for that is kept reserved on the disk).
+//
+// A collector should ignore SIGXFSZ, so that a file size limit is such a failure too.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,6 +12,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "profiler/writer/sink.h"
 
 namespace liveset::writer {
 
@@ -34,13 +39,16 @@ struct Event {
   std::uint64_t total = 0, reserved = 0;  // allocator's own, when has_totals
   std::int64_t number = 0;
   std::span<const std::uint32_t> reads;
+  bool completes_later = false;  // FREE_REQUESTED: a FREE_COMPLETED for the block will follow
 };
 
 class TraceWriter {
  public:
   // Creates `path` (fails if it cannot) and writes the header packet. On failure returns null and sets `error`.
   static std::unique_ptr<TraceWriter> create(const std::string& path, const HeaderInfo& header, std::string* error);
-  ~TraceWriter();
+  // The same into any sink (tests); `path` is only what path() says.
+  static std::unique_ptr<TraceWriter> create(std::unique_ptr<Sink> sink, const std::string& path, const HeaderInfo& header, std::string* error);
+  ~TraceWriter();  // without finish(): flushes, writes no footer
 
   // Dictionary; written in a packet before the next chunk. Each id once, before its first use in append().
   void define_string(std::uint32_t id, std::string_view text);
@@ -50,7 +58,8 @@ class TraceWriter {
   void define_value(std::uint32_t id, std::uint32_t name, std::uint32_t group, std::int64_t layer);
   void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers, std::string_view cannot_see);
 
-  // EVENT_FREE_REQUESTED carries heap and address; the writer resolves it to an age, or turns it into EVENT_FREE_UNMATCHED.
+  // EVENT_FREE_REQUESTED and _COMPLETED carry heap and address; the writer resolves them to an age, or makes them EVENT_FREE_UNMATCHED.
+  // EVENT_ALLOC at an address that is still live: its free was lost, so a free is put in before it (Footer.implied_frees).
   void append(const Event& event);
   // Is a block live at this address? (The collector's order step asks.)
   bool is_live(std::uint32_t heap, std::uint64_t address) const;
