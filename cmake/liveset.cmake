@@ -69,3 +69,18 @@ function(liveset_test name)
                             "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${labels}\")\n" "endforeach()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
+
+# liveset_script_test(<name> COMMAND <command>... [TIMEOUT s] [LABELS ...] [SERIAL]): any command as a ctest test. It passes with
+# status 0; a line "SKIPPED: reason" in its output makes it count as skipped. SERIAL: nothing runs beside it.
+function(liveset_script_test name)
+  cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  liveset_test_labels(labels ${arg_LABELS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${labels}" SKIP_REGULAR_EXPRESSION "SKIPPED: ")
+  if(arg_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+endfunction()
