@@ -1,0 +1,196 @@
+// Predictions against the acceptance facts, which were worked out by another program and by exhaustive search.
+#include <gtest/gtest.h>
+
+#include "tests/support/acceptance.h"
+#include "viewer/model/model.h"
+
+namespace liveset::model {
+namespace {
+
+using nlohmann::json;
+using testing::acceptance;
+using testing::policy_argument;
+
+constexpr const char* phases[] = {"other", "forward", "loss", "backward", "recompute", "optimizer"};
+
+Model uniform_chain(std::uint64_t length, std::uint64_t bytes = 1) {
+  return make_chain(std::vector<std::uint64_t>(length + 1, bytes), std::vector<std::uint64_t>(length, 1));
+}
+
+Prediction predicted(const Model& model, const std::string& policy) {
+  Result<Policy> parsed = parse_policy(policy);
+  EXPECT_TRUE(parsed) << policy;
+  Result<Prediction> prediction = predict(model, *parsed);
+  EXPECT_TRUE(prediction) << prediction.error().message();
+  EXPECT_EQ(prediction->ledger.broken_count, 0U) << policy;
+  EXPECT_TRUE(prediction->ledger.live_at_end.empty()) << policy;
+  return std::move(*prediction);
+}
+
+std::string segments(const json& lengths) {
+  std::string text = "segments:";
+  for (const json& length : lengths) text += (text.back() == ':' ? "" : ",") + std::to_string(length.get<int>());
+  return text;
+}
+
+// The chain's ids are numbers in the facts; in a chain the index of a value is that number.
+template <class Ids>
+json as_json(const Ids& ids) {
+  json list = json::array();
+  for (const std::uint32_t id : ids) list.push_back(id);
+  return list;
+}
+
+Conventions with_flags(const json& flags) {
+  Conventions conventions;
+  for (const auto& [name, value] : flags.items()) {
+    if (name == "count_inputs") conventions.count_inputs = value;
+    else if (name == "short_segment") conventions.short_segment_first = value == "first";
+    else if (name == "boundary") conventions.physical_copy = value == "physical-copy";
+    else if (name == "rerun") conventions.stop_before_boundary = value == "stop-before-boundary";
+    else if (name == "checkpoint_last_segment") conventions.checkpoint_last_segment = value;
+    else ADD_FAILURE() << "unknown flag " << name;
+  }
+  return conventions;
+}
+
+TEST(Predict, SixLayerChainEventByEvent) {
+  const json facts = acceptance("chain_ledgers");
+  ASSERT_EQ(facts.at("policies").size(), 7U);
+  for (const json& policy : facts.at("policies")) {
+    SCOPED_TRACE(policy.at("policy"));
+    const Prediction prediction = predicted(uniform_chain(6, 8), policy_argument(policy));
+    const ledger::LogicalLedger& ledger = prediction.ledger;
+    EXPECT_EQ(json(prediction.boundaries), policy.at("boundaries"));
+    EXPECT_EQ(ledger.peak_ids, policy.at("peak"));
+    EXPECT_EQ(ledger.peak_bytes, 8 * ledger.peak_ids);
+    EXPECT_EQ(ledger.peak_ids_event, policy.at("peak_event"));
+    EXPECT_EQ(ledger.peak_bytes_event, policy.at("peak_event"));
+    EXPECT_EQ(ledger.forward_layers, policy.at("forward_layers"));
+    EXPECT_EQ(prediction.forward_cost, policy.at("forward_layers"));
+    EXPECT_EQ(as_json(ledger.held_at_loss), policy.at("held_at_loss"));
+    ASSERT_EQ(ledger.events.size(), policy.at("events").size());
+    ledger::LiveSet live(ledger);
+    for (std::size_t i = 0; i < ledger.events.size(); ++i) {
+      const ledger::LogicalEvent& event = ledger.events[i];
+      const json& fact = policy.at("events")[i];
+      live.apply(event);
+      SCOPED_TRACE(fact.dump());
+      EXPECT_EQ(phases[static_cast<std::size_t>(event.phase)], fact.at("phase").get<std::string>());
+      EXPECT_EQ(logical_kind_name(event.kind), fact.at("kind").get<std::string>());
+      EXPECT_EQ(event.layer, fact.at("layer"));
+      EXPECT_EQ(ledger.values[event.value].name, "h" + std::to_string(fact.at("layer").get<int>()));
+      EXPECT_EQ(as_json(ledger.reads_of(event)), fact.at("reads"));
+      EXPECT_EQ(as_json(live.ids()), fact.at("live"));
+      EXPECT_EQ(event.live_ids, fact.at("live_count"));
+      EXPECT_EQ(event.live_bytes, 8 * event.live_ids);
+      EXPECT_EQ(event.forward_layers, fact.at("forward_layers"));
+    }
+  }
+}
+
+TEST(Predict, VariantsOfTheConventions) {
+  const json facts = acceptance("chain_ledgers");
+  ASSERT_EQ(facts.at("variants").size(), 6U);
+  for (const json& variant : facts.at("variants"))
+    for (const json& row : variant.at("results")) {
+      SCOPED_TRACE(variant.at("variant").dump() + row.dump());
+      Model model = uniform_chain(6);
+      model.conventions = with_flags(variant.at("changed_flags"));
+      const Prediction prediction = predicted(model, policy_argument(row));
+      EXPECT_EQ(json(prediction.boundaries), row.at("boundaries"));
+      EXPECT_EQ(prediction.ledger.peak_ids, row.at("peak"));
+      EXPECT_EQ(prediction.ledger.peak_bytes, row.at("peak"));
+      EXPECT_EQ(prediction.ledger.forward_layers, row.at("forward_layers"));
+    }
+}
+
+TEST(Predict, TwelveFurtherChains) {
+  const json facts = acceptance("chain_variants");
+  ASSERT_EQ(facts.at("chains").size(), 12U);
+  for (const json& chain : facts.at("chains"))
+    for (const json& row : chain.at("policies")) {
+      SCOPED_TRACE(chain.at("name").dump() + row.dump());
+      const Prediction prediction = predicted(uniform_chain(chain.at("layers")), policy_argument(row));
+      EXPECT_EQ(json(prediction.boundaries), row.at("boundaries"));
+      EXPECT_EQ(prediction.ledger.peak_ids, row.at("peak"));
+      EXPECT_EQ(prediction.ledger.forward_layers, row.at("forward_layers"));
+      EXPECT_EQ(prediction.ledger.held_at_loss.size(), row.at("held_at_loss_count"));
+    }
+}
+
+TEST(Predict, EveryCompositionOfUpToEightLayers) {
+  const json facts = acceptance("segment_frontier");
+  ASSERT_EQ(facts.at("compositions").size(), 255U);
+  for (const json& row : facts.at("compositions")) {
+    SCOPED_TRACE(row.dump());
+    Model model = uniform_chain(row.at("n"));
+    const Prediction whole = predicted(model, segments(row.at("lengths")));
+    EXPECT_EQ(whole.ledger.peak_ids, row.at("peak"));
+    EXPECT_EQ(whole.ledger.forward_layers, row.at("forward_layers"));
+    model.conventions.stop_before_boundary = true;
+    EXPECT_EQ(predicted(model, segments(row.at("lengths"))).ledger.forward_layers, row.at("forward_layers_boundary_not_rerun"));
+  }
+}
+
+TEST(Predict, EqualSegments) {
+  const json facts = acceptance("segment_frontier");
+  ASSERT_GT(facts.at("equal_segments").at("rows").size(), 200U);
+  for (const json& row : facts.at("equal_segments").at("rows")) {
+    const Prediction prediction = predicted(uniform_chain(row[0]), "segment:" + std::to_string(row[1].get<int>()));
+    EXPECT_EQ(prediction.ledger.peak_ids, row[2]) << row;
+  }
+}
+
+// Sizes 1000 10 200 3000 (h0 .. h3), segment:2, worked out by hand. Boundaries 0, 2, 3: h1 is dropped.
+//   forward: h0 1000; h1 1010; h2 1210, drop h1 1200; h3 4200
+//   backward of (2,3]: merge h3, release h3 1200. Re-run (0,2]: h1 1210, merge h2; release h2 1010, h1 1000, h0 0.
+TEST(Predict, PeakOfIdsAndPeakOfBytesAreToldApart) {
+  const Prediction prediction = predicted(make_chain({1000, 10, 200, 3000}, {5, 7, 11}), "segment:2");
+  EXPECT_EQ(prediction.ledger.peak_ids, 3U);
+  EXPECT_EQ(prediction.ledger.peak_bytes, 4200U);
+  EXPECT_NE(prediction.ledger.peak_ids_event, prediction.ledger.peak_bytes_event);
+  EXPECT_EQ(prediction.ledger.events[prediction.ledger.peak_bytes_event].value, 3U);
+  EXPECT_EQ(prediction.forward_cost, 5U + 7 + 11 + 11 + 5 + 7);
+}
+
+// x -> a -> b, c = a + b, d = c; segments of 2: a, b | c, d. a and b are read by the second segment, c is not.
+TEST(Predict, ValueReadByALaterSegmentIsKept) {
+  const Result<Model> model = parse_model(
+      "graph { input { id: 'x' } layer { id: 'a' reads: 'x' } layer { id: 'b' reads: 'a' } layer { id: 'c' reads: ['a', 'b'] }"
+      " layer { id: 'd' reads: 'c' } }", "skip");
+  ASSERT_TRUE(model) << model.error().message();
+  const Prediction prediction = predicted(*model, "segment:2");
+  std::vector<std::string> dropped;
+  for (const ledger::LogicalEvent& event : prediction.ledger.events)
+    if (event.kind == ledger::LogicalKind::drop) dropped.push_back(prediction.ledger.values[event.value].name);
+  EXPECT_EQ(dropped, std::vector<std::string>{"c"});
+  EXPECT_EQ(prediction.ledger.held_at_loss.size(), 4U);  // x a b d
+  EXPECT_EQ(prediction.ledger.forward_layers, 8U);
+  EXPECT_EQ(prediction.ledger.peak_ids, 5U);
+}
+
+TEST(Predict, LongChainStaysSmall) {
+  const Prediction prediction = predicted(uniform_chain(1'000'000), "segment:1000");
+  EXPECT_EQ(prediction.ledger.peak_ids, 2000U);
+  EXPECT_EQ(prediction.ledger.forward_layers, 2'000'000U);
+}
+
+TEST(Policy, RefusesWhatMakesNoSense) {
+  for (const char* text : {"", "save", "segment", "segment:", "segment:0", "segment:-1", "segment:2x", "segment:1.5", "segments:", "segments:3,,3",
+                           "segments:3,0", "segments:3,3,", "segment:99999999999999999999"}) {
+    const Result<Policy> policy = parse_policy(text);
+    ASSERT_FALSE(policy) << text;
+    EXPECT_EQ(policy.error().kind, ErrorKind::usage);
+    EXPECT_NE(policy.error().message().find("segments:3,2,1"), std::string::npos);
+  }
+  const Result<Policy> policy = parse_policy("segments:3,2");
+  ASSERT_TRUE(policy);
+  const Result<Prediction> prediction = predict(uniform_chain(6), *policy);
+  ASSERT_FALSE(prediction);
+  EXPECT_EQ(prediction.error().kind, ErrorKind::usage);
+  EXPECT_NE(prediction.error().message().find("the segments have 5 layers, the model has 6"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace liveset::model
