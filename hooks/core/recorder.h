@@ -1,7 +1,7 @@
 // The recorder inside the job: what every hook calls. No exceptions, no C++ runtime, no allocation on the hot path.
 //
-// A call that comes from inside another call of this library on the same thread (the recursion guard) is dropped silently:
-// it is our own doing. Everything else that cannot be recorded is counted in the control page.
+// Every function may be called at any time from any thread: it does nothing when this process is not recorded. Nothing here
+// changes errno. What cannot be recorded is counted, and so is an event of a signal handler that came in the middle of another one.
 #pragma once
 #include <cstdint>
 
@@ -14,11 +14,13 @@ enum class ScopeKind : std::uint8_t { none = 0, module = 1, op = 2, region = 3 }
 // True once a collector takes this process's events. The first call of a process connects; a forked child says false.
 bool recording();
 
-// Interned names; ids as in the trace's dictionary. 0 when the dictionary is full. `length` < 4096.
+// Interned names; ids as in the trace's dictionary. 0 when the dictionary is full or nothing records. Longer texts are cut to
+// 4,095 bytes. The same name gives the same id, without a lock; callers on hot paths still keep their ids.
 std::uint32_t intern_string(const char* text, std::uint32_t length);
 std::uint32_t intern_scope(std::uint32_t parent, ScopeKind kind, std::uint32_t name);
 std::uint32_t intern_heap(const char* name, int device_type, int device_index, const char* source);
 std::uint32_t intern_value(std::uint32_t name, std::uint32_t group, std::int64_t layer);
+// Before the first intern_heap() of that source.
 void declare_source(const char* name, const char* version, const char* covers, const char* cannot_see);
 
 // Physical events. `phase` Phase::other means "the thread's own".
@@ -28,21 +30,30 @@ struct Totals {
 };
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
                   const Totals* totals);
-void record_free(std::uint32_t heap, std::uint64_t address, Phase phase, const Totals* totals);
+// `bytes`: of the block, 0 when the allocator does not say; needed with `totals`, whose chain orders events of several threads.
+void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals);
 void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free);
 void record_out_of_memory(std::uint32_t heap, std::uint64_t bytes, Phase phase, const Totals* totals);
 void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number);
 
-// Scopes of the calling thread.
+// Scopes of the calling thread. At most 256 deep; deeper ones are recorded as events of their own, and events inside them carry
+// the innermost scope that was kept.
 void scope_begin(std::uint32_t scope);  // its parent should be current_scope()
 void scope_end();
 std::uint32_t current_scope();
-void set_phase(Phase phase);  // of the calling thread
+// The phase of the calling thread, until the next call. begin_phase() and end_phase() nest instead.
+void set_phase(Phase phase);
+void begin_phase(Phase phase);
+void end_phase();
 Phase current_phase();
 void record_mark(std::uint8_t kind, std::int64_t number);  // STEP_*, MICROBATCH_*, BACKWARD_*
+// Number of the calling thread's last STEP_BEGIN (MICROBATCH_BEGIN) of record_mark.
+std::int64_t last_step();
+std::int64_t last_microbatch();
 void record_attribute(std::uint32_t key, std::uint32_t json);
 
-// Values and storages; `kind` is a proto EventKind (VALUE_* or STORAGE), `memory_class` a proto MemoryClass.
+// Values and storages; `kind` is a proto EventKind (VALUE_* or STORAGE), `memory_class` a proto MemoryClass. Reads beyond the first
+// 4,096 are cut off.
 void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes,
                   std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count,
                   std::int64_t number);

@@ -1,0 +1,233 @@
+#include "hooks/core/recorder.h"
+
+#include <cstring>
+
+#include "hooks/core/process.h"
+#include "hooks/core/thread.h"
+#include "profiler/channel/layout.h"
+
+namespace liveset::core {
+namespace {
+
+using channel::EntryType;
+using channel::Unit;
+
+// Numbers of proto EventKind; hooks may not include generated protobuf code (profiler/collect checks that they agree).
+enum Kind : std::uint8_t {
+  kind_alloc = 1,
+  kind_free = 2,
+  kind_segment_alloc = 5,
+  kind_segment_free = 6,
+  kind_out_of_memory = 16,
+  kind_counter = 17,
+  kind_step_begin = 32,
+  kind_microbatch_begin = 34,
+  kind_phase = 36,
+  kind_scope_begin = 37,
+  kind_scope_end = 38,
+  kind_attribute = 39
+};
+
+std::uint8_t phase_of(const Thread& thread, Phase phase) { return phase == Phase::other ? thread.phase : static_cast<std::uint8_t>(phase); }
+
+void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
+                  const Totals* totals) {
+  if (heap == 0) return;
+  const bool extended = totals != nullptr || stream != 0;
+  Thread* thread = enter(extended ? 2 : 1);
+  if (thread == nullptr) return;
+  const std::uint64_t ticks = thread->ring.open(process.clock);
+  const auto kind_byte = static_cast<std::uint8_t>(extended ? kind | channel::kind_extended : kind);
+  thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind_byte, phase_of(*thread, phase), static_cast<std::uint16_t>(heap)};
+  if (extended) {
+    thread->ring.unit_as<channel::Extension>(1) = {totals != nullptr ? totals->allocated : 0, totals != nullptr ? totals->reserved : 0, stream,
+                                                   totals != nullptr ? 1U : 0U};
+  }
+  leave(*thread, extended ? 2 : 1);
+}
+
+// An event of one unit; `change` may alter the thread's state first.
+template <class Change>
+void record_simple(std::uint8_t kind, std::uint64_t a, std::uint64_t b, std::uint32_t heap, Change change) {
+  Thread* thread = enter(1);
+  if (thread == nullptr) return;
+  const std::uint32_t scope = change(*thread);
+  const std::uint64_t ticks = thread->ring.open(process.clock);
+  thread->ring.unit(0) = Unit{ticks, a, b, scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
+  leave(*thread, 1);
+}
+
+std::uint32_t same_scope(Thread& thread) { return thread.scope; }
+
+std::uint32_t length_of(const char* text) { return text != nullptr ? static_cast<std::uint32_t>(std::strlen(text)) : 0; }
+
+// State of the calling thread, also when it has recorded nothing yet. Null: off.
+Thread* own_thread() { return this_thread != nullptr && process.flag() == flag_on ? this_thread : attach_thread(); }
+
+}  // namespace
+
+bool recording() {
+  const std::uint32_t flag = process.flag();
+  return flag == flag_on || (flag == flag_wanted && process.connect());
+}
+
+std::uint32_t intern_string(const char* text, std::uint32_t length) {
+  if (text == nullptr || !recording()) return 0;
+  return process.dictionary.intern(EntryType::string, text, length < 4096 ? length : 4095);
+}
+
+std::uint32_t intern_scope(std::uint32_t parent, ScopeKind kind, std::uint32_t name) {
+  if (!recording()) return 0;
+  const channel::ScopeEntry entry{parent, static_cast<std::uint32_t>(kind), name};
+  return process.dictionary.intern(EntryType::scope, &entry, sizeof entry);
+}
+
+std::uint32_t intern_value(std::uint32_t name, std::uint32_t group, std::int64_t layer) {
+  if (!recording()) return 0;
+  const channel::ValueEntry entry{layer, name, group};
+  return process.dictionary.intern(EntryType::value, &entry, sizeof entry);
+}
+
+void declare_source(const char* name, const char* version, const char* covers, const char* cannot_see) {
+  if (name == nullptr || !recording()) return;
+  char rest[2048];
+  std::uint32_t used = 0;
+  for (const char* text : {version, covers, cannot_see}) {
+    std::uint32_t length = length_of(text);
+    if (length > 680) length = 680;
+    std::memcpy(rest + used, text != nullptr ? text : "", length);
+    used += length;
+    rest[used++] = 0;
+  }
+  process.dictionary.intern(EntryType::source, name, length_of(name) + 1, rest, used);
+}
+
+std::uint32_t intern_heap(const char* name, int device_type, int device_index, const char* source) {
+  if (name == nullptr || !recording()) return 0;
+  channel::HeapEntry entry{};
+  entry.name = intern_string(name, length_of(name));
+  entry.device_type = device_type;
+  entry.device_index = device_index;
+  if (source != nullptr) entry.source = process.dictionary.intern(EntryType::source, source, length_of(source) + 1, "\0\0", 3);
+  const std::uint32_t id = process.dictionary.intern(EntryType::heap, &entry, sizeof entry);
+  return id <= 0xffff ? id : 0;  // rings hold 16 bits
+}
+
+void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals) {
+  record_block(kind_alloc, heap, address, bytes, stream, phase, totals);
+}
+
+void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals) {
+  record_block(kind_free, heap, address, bytes, 0, phase, totals);
+}
+
+void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free) {
+  record_block(is_free ? kind_segment_free : kind_segment_alloc, heap, address, bytes, 0, Phase::other, nullptr);
+}
+
+void record_out_of_memory(std::uint32_t heap, std::uint64_t bytes, Phase phase, const Totals* totals) {
+  record_block(kind_out_of_memory, heap, 0, bytes, 0, phase, totals);
+}
+
+void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number) {
+  record_simple(kind_counter, static_cast<std::uint64_t>(number), name, heap, same_scope);
+}
+
+void scope_begin(std::uint32_t scope) {
+  record_simple(kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
+    if (thread.scope_depth < max_depth) {
+      thread.scopes[thread.scope_depth] = thread.scope;
+      thread.scope = scope;
+    }
+    ++thread.scope_depth;
+    return scope;
+  });
+}
+
+void scope_end() {
+  const Thread* before = own_thread();
+  if (before == nullptr || before->scope_depth == 0) return;  // ends more than it began
+  record_simple(kind_scope_end, 0, 0, 0, [](Thread& thread) {
+    const std::uint32_t ended = thread.scope;
+    --thread.scope_depth;
+    if (thread.scope_depth < max_depth) thread.scope = thread.scopes[thread.scope_depth];
+    return ended;
+  });
+}
+
+std::uint32_t current_scope() {
+  const Thread* thread = own_thread();
+  return thread != nullptr ? thread->scope : 0;
+}
+
+void set_phase(Phase phase) {
+  record_simple(kind_phase, 0, 0, 0, [phase](Thread& thread) {
+    thread.phase = static_cast<std::uint8_t>(phase);
+    return thread.scope;
+  });
+}
+
+void begin_phase(Phase phase) {
+  record_simple(kind_phase, 0, 0, 0, [phase](Thread& thread) {
+    if (thread.phase_depth < max_depth) thread.phases[thread.phase_depth] = thread.phase;
+    ++thread.phase_depth;
+    thread.phase = static_cast<std::uint8_t>(phase);
+    return thread.scope;
+  });
+}
+
+void end_phase() {
+  const Thread* before = own_thread();
+  if (before == nullptr || before->phase_depth == 0) return;
+  record_simple(kind_phase, 0, 0, 0, [](Thread& thread) {
+    --thread.phase_depth;
+    if (thread.phase_depth < max_depth) thread.phase = thread.phases[thread.phase_depth];
+    return thread.scope;
+  });
+}
+
+Phase current_phase() {
+  const Thread* thread = own_thread();
+  return thread != nullptr ? static_cast<Phase>(thread->phase) : Phase::other;
+}
+
+void record_mark(std::uint8_t kind, std::int64_t number) {
+  record_simple(kind, static_cast<std::uint64_t>(number), 0, 0, [kind, number](Thread& thread) {
+    if (kind == kind_step_begin) thread.step_number = number;
+    if (kind == kind_microbatch_begin) thread.microbatch_number = number;
+    return thread.scope;
+  });
+}
+
+std::int64_t last_step() {
+  const Thread* thread = own_thread();
+  return thread != nullptr ? thread->step_number : 0;
+}
+
+std::int64_t last_microbatch() {
+  const Thread* thread = own_thread();
+  return thread != nullptr ? thread->microbatch_number : 0;
+}
+
+void record_attribute(std::uint32_t key, std::uint32_t json) { record_simple(kind_attribute, key, json, 0, same_scope); }
+
+void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint32_t name,
+                  std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number) {
+  if (!channel::is_value_kind(kind)) return;
+  if (read_count > channel::max_reads) read_count = channel::max_reads;
+  const std::uint32_t units = channel::value_units(read_count);
+  Thread* thread = enter(units);
+  if (thread == nullptr) return;
+  const std::uint64_t ticks = thread->ring.open(process.clock);
+  thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
+  thread->ring.unit_as<channel::ValueUnit>(1) = {
+      number, value, name, read_count, memory_class, {read_count > 0 ? reads[0] : 0, read_count > 1 ? reads[1] : 0}};
+  for (std::uint32_t unit = 2, done = 2; unit < units; ++unit, done += 8) {
+    auto& more = thread->ring.unit_as<channel::ReadsUnit>(unit);
+    std::memset(&more, 0, sizeof more);
+    std::memcpy(more.reads, reads + done, (read_count - done < 8 ? read_count - done : 8) * sizeof *reads);
+  }
+  leave(*thread, units);
+}
+
+}  // namespace liveset::core

@@ -1,0 +1,68 @@
+// What the recorder knows about the calling thread, and the rings.
+//
+// A ring belongs to one thread until that thread ends; then the next new thread takes it over. The change of owner is a record in
+// the ring, so it need not be drained first: ten thousand short threads share a handful of rings.
+#pragma once
+#include <cstdint>
+
+#include "hooks/core/process.h"
+#include "hooks/core/recorder.h"
+#include "profiler/channel/producer.h"
+
+namespace liveset::core {
+
+inline constexpr std::uint32_t max_depth = 256;  // deeper scopes are events, but nothing is below them
+
+struct Thread {
+  channel::Producer ring;
+  std::uint32_t scope = 0;
+  std::uint8_t phase = 0;
+  bool inside = false;   // a call of this library is under way on this thread
+  bool gave_up = false;  // waited for room in vain: no more waiting until the collector has moved on from there
+  std::uint64_t gave_up_at = 0;
+  std::uint32_t scope_depth = 0, phase_depth = 0;
+  std::int64_t step_number = 0, microbatch_number = 0;  // of the last begin, for the end
+  std::uint32_t scopes[max_depth] = {};
+  std::uint8_t phases[max_depth] = {};
+  Thread* next_free = nullptr;
+  std::uint32_t tid = 0;
+};
+
+// The one thread-local variable: static TLS is scarce for libraries that are loaded late, and this model needs no call.
+extern constinit thread_local Thread* this_thread __attribute__((tls_model("initial-exec")));
+
+// First event of a thread: a ring for it. Null when this process is not recorded; counts the event when no ring can be had.
+Thread* attach_thread();
+
+// The ring is full: waits or drops, as told. True when there is room now.
+bool wait_for_room(Thread& thread, std::uint32_t units);
+
+// Room for an event of `units` units on the calling thread, or null: off, no ring, full, or inside another call.
+inline Thread* enter(std::uint32_t units) {
+  Thread* thread = this_thread;
+  if (thread == nullptr || process.flag() != flag_on) [[unlikely]] {
+    thread = attach_thread();
+    if (thread == nullptr) return nullptr;
+  }
+  if (thread->inside) [[unlikely]] {  // a signal handler came in between: its event is lost, and counted
+    process.count_lost(channel::LossReason::unknown);
+    return nullptr;
+  }
+  thread->inside = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (!thread->ring.has_space(units)) [[unlikely]] {
+    if (!wait_for_room(*thread, units)) {
+      thread->inside = false;
+      return nullptr;
+    }
+  }
+  return thread;
+}
+
+inline void leave(Thread& thread, std::uint32_t units) {
+  thread.ring.close(units);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread.inside = false;
+}
+
+}  // namespace liveset::core

@@ -1,0 +1,120 @@
+// What lies in the memory that a recorded job shares with the collector, and what travels over their socket.
+//
+// The job makes two kinds of memory files: one region per process (control page, then the dictionary) and one ring per
+// recording thread. It hands their descriptors over in single messages, each on a connection of its own that is closed at
+// once: the job keeps no descriptor that its children would inherit or that it could close by accident.
+//
+// Both sides come from one build and check layout_version; this is no file format.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "profiler/channel/clock.h"
+
+namespace liveset::channel {
+
+inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
+inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
+
+// ---- Rings: 32-byte units. An event is one unit, and further ones when it carries more.
+
+struct alignas(32) Unit {
+  std::uint64_t ticks;
+  std::uint64_t a;      // address; counters and marks: the number; attribute: key; thread: tid
+  std::uint64_t b;      // bytes; counter: name; attribute: JSON; thread: id
+  std::uint32_t scope;  // current scope of the thread; scope events: the scope that begins or ends
+  std::uint8_t kind;    // proto EventKind | kind_extended
+  std::uint8_t phase;
+  std::uint16_t heap;
+};
+static_assert(sizeof(Unit) == 32);
+
+inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows
+inline constexpr std::uint8_t kind_thread = 0x7f;    // the events that follow in this ring are of the thread stated; a ThreadName follows
+inline constexpr std::uint8_t first_value_kind = 64; // value and storage events: a ValueUnit follows, then ReadsUnits
+
+struct alignas(32) Extension {
+  std::uint64_t allocated, reserved, stream;
+  std::uint64_t has_totals;
+};
+struct alignas(32) ThreadName {
+  char name[32];
+};
+struct alignas(32) ValueUnit {
+  std::int64_t number;
+  std::uint32_t value, name, read_count, memory_class;
+  std::uint32_t reads[2];
+};
+struct alignas(32) ReadsUnit {
+  std::uint32_t reads[8];
+};
+static_assert(sizeof(Extension) == 32 && sizeof(ThreadName) == 32 && sizeof(ValueUnit) == 32 && sizeof(ReadsUnit) == 32);
+inline constexpr std::uint32_t max_reads = 4096;
+
+constexpr bool is_value_kind(std::uint8_t kind) { return kind >= first_value_kind && kind < kind_thread; }
+constexpr std::uint32_t value_units(std::uint32_t reads) { return 2 + (reads > 2 ? (reads - 2 + 7) / 8 : 0); }
+
+struct RingHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t ring;
+  std::uint64_t capacity;  // units, a power of two
+  // Written by the job: units published, times two, plus one while an event is being stamped and written. One word, so
+  // that the collector sees both at one moment.
+  alignas(64) std::atomic<std::uint64_t> head;
+  std::atomic<std::uint64_t> dropped;  // events, because the ring was full
+  // Written by the collector: units taken.
+  alignas(64) std::atomic<std::uint64_t> tail;
+};
+inline constexpr std::uint64_t ring_data_offset = 4096;
+static_assert(sizeof(RingHeader) <= ring_data_offset);
+
+// ---- Region: control page, then dictionary.
+
+// Indexes of Control::lost: proto Loss::Reason.
+enum class LossReason : std::uint32_t { unknown = 0, ring_full = 1, no_memory = 2, disk_full = 3, dictionary_full = 4, collector_bug = 5 };
+
+struct Control {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t dictionary_bytes;
+  std::atomic<std::uint32_t> exiting;  // the process's exit handlers ran
+  alignas(64) std::atomic<std::uint64_t> lost[8];
+  // Bytes of whole entries. The collector reads it after the rings' heads: an id in a ring was published here before.
+  alignas(64) std::atomic<std::uint64_t> dictionary_used;
+};
+inline constexpr std::uint64_t dictionary_offset = 4096;
+static_assert(sizeof(Control) <= dictionary_offset);
+
+enum class EntryType : std::uint32_t { string = 1, scope = 2, heap = 3, value = 4, source = 5 };
+struct EntryHeader {
+  std::uint32_t bytes;  // of the whole entry, a multiple of 8
+  EntryType type;
+  std::uint32_t id;      // dense per type, from 1
+  std::uint32_t length;  // of the payload that follows
+};
+struct ScopeEntry { std::uint32_t parent, kind, name; };
+struct HeapEntry { std::uint32_t name; std::int32_t device_type, device_index; std::uint32_t source; };
+struct ValueEntry { std::int64_t layer; std::uint32_t name, group; };
+// string: the text. source: name, version, covers, cannot_see, each ended by a 0 byte.
+
+// ---- Messages: one SOCK_SEQPACKET packet each, with one descriptor.
+
+enum class MessageType : std::uint32_t { hello = 1, ring = 2 };
+struct Message {
+  std::uint64_t magic;    // region_magic
+  std::uint32_t version;
+  MessageType type;
+  std::uint64_t process;  // token that the process chose: joins a ring to its hello
+  std::uint64_t bytes;    // of the memory file
+  // hello only; the text "executable 0 argument 0 argument 0 ..." follows in the packet
+  std::int64_t pid, parent_pid;
+  std::uint64_t start_time;  // field 22 of /proc/self/stat
+  ClockKind clock;
+  std::uint32_t text_bytes;
+  std::uint64_t start_ticks, start_monotonic_ns, start_realtime_ns;
+};
+inline constexpr std::uint32_t max_message_text = 64 * 1024;
+
+}  // namespace liveset::channel
