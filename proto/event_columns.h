@@ -13,6 +13,7 @@ constexpr std::uint8_t kind_has_totals = 0x80;
 constexpr std::uint32_t max_chunk_events = 65536;
 constexpr std::uint32_t max_column_bytes = 16U << 20;
 constexpr std::uint32_t max_packet_bytes = 64U << 20;
+constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
 constexpr std::uint32_t format_minor = 0;
 

@@ -24,7 +24,7 @@ std::string frame_packet(std::uint32_t field, const std::string& body, std::uint
   append_varint(head, proto::tag(field, proto::wire_bytes));
   append_varint(head, body.size());
   std::string tail;
-  append_fixed64(tail, proto::checksum_field, XXH3_64bits(body.data(), body.size()));
+  append_fixed64(tail, proto::checksum_field, XXH3_64bits_withSeed(body.data(), body.size(), field));
   if (footer_offset != no_footer) append_fixed64(tail, proto::footer_offset_field, footer_offset);
 
   std::string packet;

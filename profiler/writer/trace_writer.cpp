@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint64_t max_waiting_bytes = 32U << 20;  // some 12 million events
 constexpr std::size_t max_dictionary_bytes = 1U << 20;  // of one Dictionary packet
 constexpr std::size_t max_string_bytes = 65535;
+constexpr std::size_t max_command_bytes = 1U << 20;  // of a process's command line
 constexpr std::uint32_t max_heaps = 65536;
 constexpr std::uint64_t closing_bytes = 4096;  // room for the last Loss packets and the footer's fixed part
 
@@ -54,7 +55,13 @@ std::string encode_header(const HeaderInfo& info) {
   process.set_exec_count(info.exec_count);
   process.set_host(valid_utf8(info.host));
   process.set_executable(valid_utf8(info.executable));
-  for (const std::string& argument : info.command) process.add_command(valid_utf8(argument));
+  std::size_t room = max_command_bytes;
+  for (const std::string& argument : info.command) {
+    const std::string_view kept = std::string_view(argument).substr(0, room);
+    if (kept.size() + 4 > room) break;
+    room -= kept.size() + 4;
+    process.add_command(valid_utf8(kept));
+  }
   describe_columns(header);
   return header.SerializeAsString();
 }

@@ -70,16 +70,23 @@ struct HeapTotal {
   std::uint64_t allocator_total = 0, allocator_reserved = 0;
   std::int64_t baseline_bytes = 0;
 };
+// Allocations are numbered without gaps over what can be read, so that arrays may be indexed by them. Event numbers are those of the
+// recording: after a chunk that cannot be read, first_event jumps.
 struct ChunkInfo {
   std::uint64_t offset = 0, first_event = 0, first_time_ns = 0, first_allocation = 0;
-  std::uint32_t events = 0;
+  std::uint32_t events = 0, allocations = 0;
   std::vector<HeapTotal> totals;  // after the chunk
 };
 struct Loss { int reason = 0; std::uint64_t events = 0, before_event = 0, time_ns = 0; };
 
 struct Health {
-  std::uint64_t lost_events = 0, unmatched_frees = 0, unknown_packets = 0, damaged_packets = 0;
+  std::uint64_t lost_events = 0;      // by the recorder's own account, and those of chunks that cannot be read
+  std::uint64_t unknown_packets = 0;  // of a later version, or Snapshots: passed over
+  std::uint64_t damaged_packets = 0;
+  // By the footer; 0 without one (a pass over the events gives the true figures).
+  std::uint64_t unmatched_frees = 0, implied_frees = 0, conservation_mismatches = 0;
   bool has_footer = false;
+  std::string end;                    // how the process ended, by the footer: "exit", "killed", "exec"
   bool truncated = false;             // the tail is missing or damaged
   std::uint64_t readable_bytes = 0;   // of the file, up to the last good packet
   std::string note;                   // one line for people, with the offset, when truncated or damaged
@@ -90,13 +97,14 @@ struct Health {
 // the column (columns_of in proto/event_columns.h), in event order. A column that was not asked for is empty.
 struct Columns {
   std::uint64_t first_event = 0, first_allocation = 0;
-  std::uint32_t events = 0;
-  std::vector<std::uint8_t> kind;      // with the totals bit 0x80
+  std::uint32_t events = 0, allocations = 0;  // `allocations` of the events are ALLOC
+  std::vector<std::uint8_t> kind;             // with the totals bit 0x80
   std::vector<std::uint64_t> time_ns;  // absolute
   std::vector<std::uint32_t> thread, scope;
   std::vector<std::uint8_t> phase;
   std::vector<std::uint32_t> heap;
-  std::vector<std::uint64_t> stream, address, size, age;
+  std::vector<std::uint64_t> stream, address, size;
+  std::vector<std::uint64_t> age;  // never beyond the first allocation; 0: what is freed lies in a part of the file that cannot be read
   std::vector<std::int64_t> total_error;     // allocator's total - our running sum
   std::vector<std::int64_t> reserved_delta;
   std::vector<std::uint32_t> value, name, text, stack;
@@ -107,6 +115,7 @@ struct Columns {
 };
 
 // One event with all its fields, for paths that are not hot. Fields that its kind does not have are 0.
+inline constexpr std::uint64_t no_allocation = ~std::uint64_t{0};
 struct Event {
   std::uint64_t index = 0, time_ns = 0;
   Kind kind = Kind::none;
@@ -115,7 +124,8 @@ struct Event {
   std::uint32_t thread = 0, scope = 0, heap = 0, value = 0, name = 0, text = 0, stack = 0;
   MemoryClass memory_class = MemoryClass::none;
   std::uint64_t stream = 0, address = 0, size = 0;
-  std::uint64_t allocation = 0;  // alloc: its ordinal; matched free: ordinal of what is freed
+  // alloc: its ordinal; matched free: ordinal of what is freed, `no_allocation` when that cannot be read (Columns::age).
+  std::uint64_t allocation = 0;
   std::int64_t total_error = 0, reserved_delta = 0, number = 0;
   const std::uint32_t* reads = nullptr;
   std::uint32_t read_count = 0;

@@ -1,5 +1,6 @@
 // Opens a *.liveset file, checks it, and decodes it chunk by chunk. Never trusts a length; reads a file without a footer or with
-// a torn tail as far as it goes and says so in health().
+// a torn tail as far as it goes and says so in health(). open() looks at every packet's checksum, so that what health() says is
+// complete before the first chunk is decoded; chunks that cannot be read are not in chunks().
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@ inline constexpr ColumnMask all_columns = 0xffffffffU;
 
 class TraceFile {
  public:
+  struct State;  // trace_state.h, for this folder
   // Errors: ErrorKind::unreadable when there is no readable header (missing, a directory, not a trace, newer major version).
   static Result<TraceFile> open(const std::string& path);
   TraceFile(TraceFile&&) noexcept;
@@ -34,12 +36,12 @@ class TraceFile {
   std::uint64_t allocations() const;
   std::uint64_t end_time_ns() const;
 
-  // Decodes chunk `index`. `mask` names the columns wanted; KIND is always decoded. Buffers of `out` are reused.
+  // Decodes chunk `index`. `mask` names the columns wanted; KIND is always decoded. Buffers of `out` are reused. May be called from
+  // several threads at once. An error means that the bytes are whole and yet make no sense, or that the file has changed.
   Status read_chunk(std::size_t index, ColumnMask mask, Columns& out) const;
 
  private:
   TraceFile();
-  struct State;
   std::unique_ptr<State> state_;
 };
 

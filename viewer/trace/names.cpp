@@ -1,0 +1,113 @@
+// Names as JSON and tables have them, and the check that our enums are those of the schema.
+#include <array>
+#include <vector>
+
+#include "proto/trace.pb.h"
+#include "viewer/trace/records.h"
+
+namespace liveset::trace {
+namespace {
+
+constexpr std::array<std::string_view, phase_count> phase_names{"other", "forward", "loss", "backward", "recompute", "optimizer"};
+static_assert(static_cast<int>(Phase::forward) == proto::PHASE_FORWARD && static_cast<int>(Phase::loss) == proto::PHASE_LOSS);
+static_assert(static_cast<int>(Phase::backward) == proto::PHASE_BACKWARD && static_cast<int>(Phase::recompute) == proto::PHASE_RECOMPUTE);
+static_assert(static_cast<int>(Phase::optimizer) == proto::PHASE_OPTIMIZER && phase_count == proto::Phase_ARRAYSIZE);
+
+constexpr std::array<std::string_view, class_count> class_names{
+    "none",       "parameter",           "gradient",      "optimizer_state", "buffer",
+    "checkpoint_input", "rng_state",     "activation",    "recomputed_activation", "input",
+    "activation_gradient", "communication", "offloaded",  "loss",            "temporary",
+    "library",    "unattributed"};
+static_assert(static_cast<int>(MemoryClass::parameter) == proto::CLASS_PARAMETER);
+static_assert(static_cast<int>(MemoryClass::activation) == proto::CLASS_ACTIVATION);
+static_assert(static_cast<int>(MemoryClass::loss) == proto::CLASS_LOSS);
+static_assert(static_cast<int>(MemoryClass::unattributed) == proto::CLASS_UNATTRIBUTED && class_count == proto::MemoryClass_ARRAYSIZE);
+
+static_assert(static_cast<int>(Kind::kernel) == proto::EVENT_KERNEL && static_cast<int>(Kind::out_of_memory) == proto::EVENT_OUT_OF_MEMORY);
+static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
+static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
+static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
+
+constexpr std::size_t max_path_bytes = 65536;
+
+std::string path_of(const Dictionary& dictionary, std::uint32_t scope, bool only_modules, std::string_view separator) {
+  std::vector<std::string_view> names;
+  std::size_t bytes = 0;
+  // A parent's id is smaller than its child's (the reader sees to that), so this ends.
+  for (; scope != 0 && scope < dictionary.scopes.size() && bytes < max_path_bytes; scope = dictionary.scopes[scope].parent) {
+    const Scope& entry = dictionary.scopes[scope];
+    if (only_modules && entry.kind != ScopeKind::module) continue;
+    names.push_back(dictionary.string(entry.name));
+    bytes += names.back().size() + separator.size();
+  }
+  std::string path;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    if (name != names.rbegin()) path += separator;
+    path += *name;
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string_view phase_name(Phase phase) {
+  const auto index = static_cast<std::size_t>(phase);
+  return index < phase_names.size() ? phase_names[index] : "other";
+}
+
+std::string_view class_name(MemoryClass memory_class) {
+  const auto index = static_cast<std::size_t>(memory_class);
+  return index < class_names.size() ? class_names[index] : "none";
+}
+
+std::string_view kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::none: return "none";
+    case Kind::alloc: return "alloc";
+    case Kind::free_requested: return "free_requested";
+    case Kind::free_completed: return "free_completed";
+    case Kind::free_unmatched: return "free_unmatched";
+    case Kind::segment_alloc: return "segment_alloc";
+    case Kind::segment_free: return "segment_free";
+    case Kind::segment_map: return "segment_map";
+    case Kind::segment_unmap: return "segment_unmap";
+    case Kind::pool_create: return "pool_create";
+    case Kind::pool_destroy: return "pool_destroy";
+    case Kind::pool_trim: return "pool_trim";
+    case Kind::host_alloc: return "host_alloc";
+    case Kind::host_free: return "host_free";
+    case Kind::host_register: return "host_register";
+    case Kind::host_unregister: return "host_unregister";
+    case Kind::out_of_memory: return "oom";
+    case Kind::counter: return "counter";
+    case Kind::kernel: return "kernel";
+    case Kind::step_begin: return "step_begin";
+    case Kind::step_end: return "step_end";
+    case Kind::microbatch_begin: return "microbatch_begin";
+    case Kind::microbatch_end: return "microbatch_end";
+    case Kind::phase: return "phase";
+    case Kind::scope_begin: return "scope_begin";
+    case Kind::scope_end: return "scope_end";
+    case Kind::attribute: return "attribute";
+    case Kind::backward_begin: return "backward_begin";
+    case Kind::backward_end: return "backward_end";
+    case Kind::value_create: return "create";
+    case Kind::value_retain: return "keep";
+    case Kind::value_drop: return "drop";
+    case Kind::value_use: return "use";
+    case Kind::value_remake: return "rerun";
+    case Kind::value_merge: return "merge";
+    case Kind::value_release: return "release";
+    case Kind::value_alias: return "alias";
+    case Kind::value_offload: return "offload";
+    case Kind::value_prefetch: return "prefetch";
+    case Kind::value_mutate: return "mutate";
+    case Kind::storage: return "storage";
+  }
+  return "unknown";
+}
+
+std::string Dictionary::module_path(std::uint32_t scope) const { return path_of(*this, scope, true, "."); }
+std::string Dictionary::scope_path(std::uint32_t scope) const { return path_of(*this, scope, false, "/"); }
+
+}  // namespace liveset::trace
