@@ -49,7 +49,7 @@ PACKAGES = [
 JOB_FOLDERS = ["hooks"]
 JOB_EXEMPT = ["hooks/api/liveset.hpp"]
 JOB_HEADERS = set(
-    """algorithm array atomic bit cerrno cinttypes climits concepts cstdarg cstddef cstdint cstdio cstdlib cstring ctime
+    """algorithm array atomic bit cerrno cinttypes climits concepts csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime
     initializer_list limits new numeric optional span string_view tuple type_traits utility""".split()
 )
 
