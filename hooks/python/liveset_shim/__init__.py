@@ -1,0 +1,52 @@
+"""Tells the recorder what a PyTorch job is doing: module scopes, steps, phases, what autograd retains.
+
+Loaded from its file into the job's interpreter by the preloaded library; `native` are the recorder's functions. Rules:
+nothing of ours raises in the job, writes to its streams, or keeps its tensors or modules alive; nothing is pushed on
+autograd's hook stack; the training script is not edited.
+"""
+import os
+
+from . import checkpoints, engine, modules, optimizers
+from .context import Context
+
+COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
+          "states of non-reentrant checkpoint regions; parameters, buffers, gradients, optimizer state")
+CANNOT_SEE = ("the inside of compiled regions; models that are no nn.Module; optimizers that are no torch.optim.Optimizer "
+              "(steps then do not end)")
+
+_installed = None
+
+
+def install(torch, native):
+    """Called once, by the preloaded library, when torch is whole."""
+    global _installed
+    context = Context(torch, native)
+    parts = [modules.Modules(context)]
+    parts.append(optimizers.Optimizers(context, parts[0]))
+    regions = checkpoints.Checkpoints(context, parts[0])
+    parts.append(regions)
+    parts.append(engine.Engine(context, parts[0], regions))
+    _installed = parts
+    try:
+        for part in parts:
+            part.install()
+    except BaseException:
+        uninstall()
+        raise
+    cannot_see = CANNOT_SEE
+    if not context.saved_tensors_readable:
+        cannot_see += "; what saved-tensor hooks packed (torch before 2.14 cannot show it without running them)"
+    context.source(f"torch {torch.__version__}", COVERS, cannot_see)
+    # A forked child is not recorded: give it its torch back as it was.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=uninstall)
+
+
+def uninstall():
+    global _installed
+    parts, _installed = _installed, None
+    for part in reversed(parts or ()):
+        try:
+            part.uninstall()
+        except Exception:
+            pass

@@ -1,0 +1,134 @@
+"""What all parts of the shim share: the recorder's functions, the state of each thread, storages, and our own errors."""
+import json
+import signal
+import threading
+import types
+
+# Numbers of proto/trace.proto.
+OTHER, FORWARD, LOSS, BACKWARD, RECOMPUTE, OPTIMIZER = range(6)
+SCOPE_MODULE, SCOPE_REGION = 1, 3
+PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION = range(1, 8)
+LOSS_VALUE = 13
+BACKWARD_BEGIN, BACKWARD_END = 40, 41
+
+# c10::DeviceType of what torch.device says.
+DEVICE_TYPES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13, "hpu": 15, "mtia": 19}
+
+
+class ThreadState(threading.local):
+    """Of the calling thread. `base`: the phase that holds between a backward and the next forward."""
+
+    def __init__(self):
+        self.stack = []  # places of the modules and regions that are open
+        self.base = OTHER
+        self.step = -1
+        self.regions = 0  # checkpoint regions of `step` so far
+        self.started = None  # a backward that has begun and is on its way to the engine
+
+
+class Context:
+    def __init__(self, torch, native):
+        self.torch = torch
+        self.Tensor = torch.Tensor
+        self.thread = ThreadState()
+        for name, function in native.items():
+            setattr(self, name, function)
+        self._heaps = {}
+        self._strings = {}
+        self._errors = {}
+        self._exact_types = (torch.Tensor, torch.nn.Parameter)
+        self._is_wrapper = _wrapper_test(torch)
+        # Reading tensors must not run the job's torch_function modes and subclasses ("with torch.device(...)" is one).
+        self.quiet = torch._C.DisableTorchFunction
+        saved_tensor = getattr(torch._C._autograd, "SavedTensor", None)
+        self.saved_tensors_readable = hasattr(saved_tensor, "data")
+        self.task_id = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+        self._dispatch_mode = getattr(torch._C, "_get_dispatch_mode", None)
+        keys = getattr(torch._C, "_TorchDispatchModeKey", None)
+        self._tracing_keys = [getattr(keys, name) for name in ("FAKE", "PROXY") if hasattr(keys, name)]
+
+    def tracing(self):
+        """Whether this thread only traces a program (a compiler does): its tensors have no memory."""
+        if self._dispatch_mode is not None:
+            for key in self._tracing_keys:
+                if self._dispatch_mode(key) is not None:
+                    return True
+        return False
+
+    def text(self, text):
+        """Id of a string. Only for names that come from code, of which there are few."""
+        found = self._strings.get(text)
+        if found is None:
+            found = self._strings[text] = self.string(text)
+        return found
+
+    def heap_of(self, device):
+        found = self._heaps.get(device)
+        if found is None:
+            number = DEVICE_TYPES.get(device.type)
+            if number is None and device.type == self.torch._C._get_privateuse1_backend_name():
+                number = 20
+            found = self._heaps[device] = 0 if number is None else self.heap(number, device.index or 0)
+        return found
+
+    def state(self, memory_class, tensor, name=0):
+        """Says what the storage of `tensor` holds. Call it inside `with quiet()`."""
+        self._say(self.storage, memory_class, tensor, name)
+
+    def state_retained(self, memory_class, tensor, name):
+        """Says that the graph retains the storage of `tensor`."""
+        self._say(self.retain, memory_class, tensor, name)
+
+    def _say(self, record, memory_class, tensor, name):
+        if type(tensor) not in self._exact_types and self._is_wrapper(tensor):
+            for inner in tensor.__tensor_flatten__()[0]:
+                self._say(record, memory_class, getattr(tensor, inner), name)
+            return
+        if tensor.layout is not self.torch.strided:
+            for part in _sparse_parts(self.torch, tensor):
+                self._say(record, memory_class, part, name)
+            return
+        storage = tensor.untyped_storage()
+        record(memory_class, self.heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name)
+
+    def failed(self, error):
+        """Notes an error of ours in the trace, once per place, and swallows it."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            if _is_signal_handler(trace.tb_next.tb_frame.f_code):
+                raise error  # the job's own signal handler raised while we happened to run: its exception is the job's
+            trace = trace.tb_next
+        code = trace.tb_frame.f_code if trace is not None else None
+        place = (code.co_name, trace.tb_lineno) if code is not None else ("", 0)
+        count = self._errors[place] = self._errors.get(place, 0) + 1
+        if count == 1 and len(self._errors) <= 16:
+            text = json.dumps({"function": place[0], "line": place[1], "error": f"{type(error).__name__}: {error}"[:1000]})
+            self.attribute(self.text("liveset.python_error"), self.string(text))
+
+
+def _wrapper_test(torch):
+    try:
+        from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+        return is_traceable_wrapper_subclass
+    except ImportError:
+        return lambda tensor: hasattr(tensor, "__tensor_flatten__")
+
+
+def _sparse_parts(torch, tensor):
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return ()
+
+
+def _is_signal_handler(code):
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if isinstance(handler, types.MethodType):
+            handler = handler.__func__
+        if getattr(handler, "__code__", None) is code:
+            return True
+    return False

@@ -1,0 +1,149 @@
+"""The start and end of every backward: `Variable._execution_engine` is what torch.autograd.backward, torch.autograd.grad and
+libraries that bypass both (Megatron) call, so a proxy that forwards everything stands in its place.
+
+torch's own two functions allocate the first gradients (torch.autograd._make_grads) before they call the engine. These are
+part of the backward, so for them it begins one call earlier; the engine's proxy then only ends it.
+"""
+import functools
+
+from .context import BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
+from .graph import Graph, PackedRanges
+
+
+class Engine:
+    def __init__(self, context, modules, checkpoints):
+        self.context = context
+        self.modules = modules
+        self.checkpoints = checkpoints
+        self.packed = None if context.saved_tensors_readable else PackedRanges(context)
+        self.graph = Graph(context, self.packed)
+        self.original = None
+        self.make_grads = None
+
+    def install(self):
+        if self.packed is not None:
+            self.packed.install()
+        variable = self.context.torch.autograd.Variable
+        self.original = variable._execution_engine
+        variable._execution_engine = EngineProxy(self.original, self)
+        autograd = self.context.torch.autograd
+        self.make_grads = getattr(autograd, "_make_grads", None)
+        if self.make_grads is not None:
+            autograd._make_grads = self._early_start(self.make_grads)
+
+    def uninstall(self):
+        if self.packed is not None:
+            self.packed.uninstall()
+        if self.original is not None:
+            self.context.torch.autograd.Variable._execution_engine = self.original
+            self.original = None
+        if self.make_grads is not None:
+            self.context.torch.autograd._make_grads = self.make_grads
+            self.make_grads = None
+
+    def _early_start(self, make_grads):
+        @functools.wraps(make_grads)
+        def _make_grads(outputs, *arguments, **keywords):
+            thread = self.context.thread
+            try:
+                self.end_started()
+                thread.started = self.begin(outputs)
+            except Exception as error:
+                self.context.failed(error)
+            try:
+                return make_grads(outputs, *arguments, **keywords)
+            except BaseException:
+                self.end_started()
+                raise
+        return _make_grads
+
+    def end_started(self):
+        """Ends a backward that began and never reached the engine."""
+        begun, self.context.thread.started = self.context.thread.started, None
+        if begun is not None:
+            self.end(begun)
+
+    def begin(self, tensors):
+        """Before a backward: what the graph retains. -> what end() needs, None when this is no backward of its own."""
+        context = self.context
+        if context.task_id() >= 0 or context.tracing() or self.modules.is_compiling():
+            return None
+        context.step_begin()  # a model that is no nn.Module has no root forward
+        self.checkpoints.install()  # torch.utils.checkpoint may have been imported since
+        leaves = []
+        nodes = 0
+        with context.quiet():
+            try:
+                nodes, leaves = self.graph.walk(self._roots(tensors))
+                self.checkpoints.state_frames(self.graph.read_node)
+            except Exception as error:
+                context.failed(error)
+        context.mark(BACKWARD_BEGIN, nodes)
+        # The leaves outlive the call without us: the graph holds them, and the caller holds the graph.
+        return leaves, context.phase(BACKWARD)
+
+    def end(self, begun):
+        context = self.context
+        leaves, before = begun
+        thread = context.thread
+        # Inside a module's forward (a gradient penalty) forward goes on; otherwise the loss is over.
+        context.phase(before if thread.stack else thread.base)
+        with context.quiet():
+            for leaf in leaves:
+                if leaf.is_leaf:
+                    gradient = leaf.grad
+                    if gradient is not None:
+                        context.state(GRADIENT, gradient)
+        context.mark(BACKWARD_END, 0)
+
+    def _roots(self, tensors):
+        """The graph's first nodes; the one-element tensors among the roots are the loss."""
+        nodes = {}
+        for root in (tensors,) if isinstance(tensors, self.context.Tensor) else tensors:
+            if isinstance(root, self.context.Tensor):
+                if root.numel() == 1:
+                    self.context.state(LOSS_VALUE, root)
+                node = root.grad_fn
+            else:
+                node = root[0]  # a GradientEdge: node, output number
+            if node is not None:
+                nodes[node] = None
+        return nodes
+
+
+class EngineProxy:
+    """Forwards everything to the engine that was there."""
+
+    def __init__(self, engine, hooks):
+        object.__setattr__(self, "_liveset_engine", engine)
+        object.__setattr__(self, "_liveset_hooks", hooks)
+
+    def __getattr__(self, name):
+        return getattr(self._liveset_engine, name)
+
+    def __setattr__(self, name, item):
+        setattr(self._liveset_engine, name, item)
+
+    def run_backward(self, *arguments, **keywords):
+        hooks = self._liveset_hooks
+        begun, create_graph = None, False
+        try:
+            thread = hooks.context.thread
+            begun, thread.started = thread.started, None
+            if begun is None:
+                begun = hooks.begin(arguments[0] if arguments else keywords.get("tensors", ()))
+            create_graph = bool(arguments[3]) if len(arguments) > 3 else bool(keywords.get("create_graph", False))
+        except Exception as error:
+            hooks.context.failed(error)
+        if create_graph:
+            hooks.context.create_graph(1)
+        try:
+            return self._liveset_engine.run_backward(*arguments, **keywords)
+        finally:
+            if create_graph:
+                hooks.context.create_graph(0)
+            if begun is not None:
+                try:
+                    hooks.end(begun)
+                except Exception as error:
+                    hooks.context.failed(error)

@@ -1,0 +1,193 @@
+"""Module scopes, from torch's global forward hooks: a root module is named by its class, the others by their name
+relative to the scope in which they are called, so that the path reads GPT.bs.0.ln1.
+"""
+import weakref
+
+from .context import BUFFER, FORWARD, LOSS, PARAMETER, SCOPE_MODULE, SCOPE_REGION
+
+
+class Place:
+    """A scope that was entered at least once. Places form the same tree as the scopes; a module is known by its id while its
+    weak reference lives."""
+
+    __slots__ = ("scope", "parent", "module", "module_id", "names", "qualified", "children", "changes_phase", "first_parameter",
+                 "__weakref__")
+
+    def __init__(self, scope, parent, module, names, qualified):
+        self.scope = scope
+        self.parent = parent
+        self.module = weakref.ref(module) if module is not None else _nothing
+        self.module_id = id(module) if module is not None else 0
+        self.names = names          # {id(module): (weak reference, qualified name)} of the root module above
+        self.qualified = qualified  # name below that root
+        self.children = {}          # {id(module) or region name: Place}
+        self.changes_phase = False
+        self.first_parameter = 0
+
+
+def _nothing():
+    return None
+
+
+class Modules:
+    def __init__(self, context):
+        self.context = context
+        self.thread = context.thread
+        self.roots = {}   # {id(module): Place}
+        self.latest = {}  # {id(module): Place}: where a module was called last
+        self.is_compiling = getattr(getattr(context.torch, "compiler", None), "is_compiling", lambda: False)
+        self.handles = []
+
+    def install(self):
+        module = self.context.torch.nn.modules.module
+        before, after = self._hooks()
+        self.handles.append(module.register_module_forward_pre_hook(before))
+        try:
+            self.handles.append(module.register_module_forward_hook(after, always_call=True))
+        except TypeError:  # torch before 2.1
+            self.handles.append(module.register_module_forward_hook(after))
+
+    def uninstall(self):
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+        self.thread.stack.clear()
+
+    def _hooks(self):
+        # Plain functions over local names: they run for every module call of the job.
+        is_compiling = self.is_compiling
+        thread = self.thread
+        failed = self.context.failed
+        begin, leave = self.context.scope_begin, self.leave
+        enter_root, find_child = self.enter_root, self.find_child
+
+        def before(module, arguments):
+            if is_compiling():  # a compiler that traces this function must find nothing in it
+                return
+            try:
+                stack = thread.stack
+                if not stack:
+                    enter_root(module)
+                    return
+                top = stack[-1]
+                place = top.children.get(id(module))
+                if place is None or place.module() is not module:
+                    place = find_child(top, module)
+                stack.append(place)
+                begin(place.scope)
+            except Exception as error:
+                failed(error)
+
+        def after(module, arguments, result):
+            if is_compiling():
+                return
+            try:
+                stack = thread.stack
+                if stack:
+                    leave(stack, module)
+            except Exception as error:
+                failed(error)
+
+        return before, after
+
+    def enter_root(self, module):
+        context = self.context
+        if context.tracing():
+            return
+        if context.task_id() >= 0:
+            # Called inside backward, with no region of ours around: a recompute by a checkpoint class that we do not know.
+            place = self.latest.get(id(module))
+            if place is None or place.module() is not module:
+                place = self.find_root(module)
+        else:
+            place = self.find_root(module)
+            if place.changes_phase:
+                try:
+                    self._state_tensors(place, module)
+                except Exception as error:  # a lazy module's parameters have no memory yet
+                    context.failed(error)
+                context.step_begin()
+                context.phase(FORWARD)
+        self.thread.stack.append(place)
+        context.scope_begin(place.scope)
+
+    def find_root(self, module):
+        place = self.roots.get(id(module))
+        if place is not None and place.module() is module:
+            return place
+        inner = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
+        name = type(inner).__name__
+        scope = self.context.scope(0, SCOPE_MODULE, self.context.text(name))
+        names = {id(child): (weakref.ref(child), qualified) for qualified, child in module.named_modules()}
+        place = Place(scope, None, module, names, "")
+        # A root without parameters is a criterion or a transform: no forward of a model.
+        place.changes_phase = next(module.parameters(), None) is not None
+        _forget_dead(self.roots)
+        self.roots[id(module)] = self.latest[id(module)] = place
+        return place
+
+    def find_child(self, top, module):
+        """The place of `module` when it is called inside `top`, made when there is none."""
+        known = top.names.get(id(module)) if top.names else None
+        if known is not None and known[0]() is module:
+            qualified = known[1]
+            prefix = top.qualified + "."
+            relative = qualified[len(prefix):] if top.qualified and qualified.startswith(prefix) else qualified
+        else:
+            relative = qualified = type(module).__name__
+        relative = relative or type(module).__name__
+        scope = self.context.scope(top.scope, SCOPE_MODULE, self.context.text(relative))
+        place = Place(scope, top, module, top.names, qualified)
+        _forget_dead(top.children)
+        top.children[id(module)] = self.latest[id(module)] = place
+        return place
+
+    def find_region(self, top, name):
+        children = top.children if top is not None else self.roots
+        place = children.get(name)
+        if place is None:
+            scope = self.context.scope(top.scope if top is not None else 0, SCOPE_REGION, self.context.text(name))
+            names, qualified = (top.names, top.qualified) if top is not None else ({}, "")
+            place = children[name] = Place(scope, top, None, names, qualified)
+        return place
+
+    def leave(self, stack, module):
+        """Ends the scope of `module`, and those inside it that were left by an exception that no hook saw."""
+        wanted = id(module)
+        for depth in range(len(stack) - 1, -1, -1):
+            if stack[depth].module_id == wanted:
+                break
+        else:
+            return  # it was entered before these hooks were
+        root = stack[0]
+        self.close_to(stack, depth)
+        if not stack and root.changes_phase and self.context.task_id() < 0:
+            # Without a graph (an evaluation) no loss will be walked back.
+            self.context.phase(LOSS if self.context.torch.is_grad_enabled() else self.thread.base)
+
+    def close_to(self, stack, depth):
+        while len(stack) > depth:
+            stack.pop()
+            self.context.scope_end()
+
+    def _state_tensors(self, place, module):
+        """Says which storages are parameters and buffers: when the root is first seen, and again after they moved."""
+        first = next(module.parameters(), None)
+        with self.context.quiet():
+            address = first.data_ptr() if first is not None and first.layout is self.context.torch.strided else 0
+            if address == place.first_parameter:
+                return
+            place.first_parameter = address
+            for memory_class, tensors in ((PARAMETER, module.named_parameters()), (BUFFER, module.named_buffers())):
+                for name, tensor in tensors:
+                    try:
+                        self.context.state(memory_class, tensor, self.context.text(name))
+                    except Exception as error:  # one that has no storage must not hide the others
+                        self.context.failed(error)
+
+
+def _forget_dead(places):
+    """Drops the places of modules that are gone, when there are many."""
+    if len(places) & 255 == 255:
+        for key in [key for key, place in places.items() if place.module_id and place.module() is None]:
+            del places[key]

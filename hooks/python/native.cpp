@@ -1,0 +1,192 @@
+#include "hooks/python/native.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "hooks/c10/memory_reports.h"
+#include "hooks/core/recorder.h"
+#include "hooks/python/cpython.h"
+
+// Functions that the shim calls. They take ints and strings only, so a wrong call can do no worse than record nonsense, and
+// they raise nothing: arguments that are missing or of another type count as 0 or "".
+namespace liveset::python {
+namespace {
+
+const CPython* py = nullptr;
+
+constexpr std::uint8_t kind_step_begin = 32;   // EVENT_STEP_BEGIN
+constexpr std::uint8_t kind_storage = 80;      // EVENT_STORAGE
+constexpr std::uint8_t kind_retain = 65;       // EVENT_VALUE_RETAIN
+
+// A step begins at the first root forward after any optimizer.step of any thread, so this is the process's.
+std::int64_t next_step = 0;
+bool step_pending = true;
+
+class Arguments {
+ public:
+  Arguments(Object* const* arguments, std::intptr_t count) : arguments_(arguments), count_(count) {}
+
+  std::uint64_t number(std::intptr_t index) const {
+    if (index >= count_) return 0;
+    const std::uint64_t number = py->integer_mask(arguments_[index]);
+    if (__builtin_expect(number == ~std::uint64_t{0}, 0) && py->error() != nullptr) {
+      py->clear_error();
+      return 0;
+    }
+    return number;
+  }
+  std::uint32_t id(std::intptr_t index) const { return static_cast<std::uint32_t>(number(index)); }
+  // Never null; lives as long as the argument.
+  const char* text(std::intptr_t index, std::intptr_t& length) const {
+    const char* text = index < count_ ? py->string_text(arguments_[index], &length) : nullptr;
+    if (text == nullptr) {
+      if (py->error() != nullptr) py->clear_error();
+      length = 0;
+      return "";
+    }
+    return text;
+  }
+
+ private:
+  Object* const* arguments_;
+  std::intptr_t count_;
+};
+
+Object* none() {
+  py->increase(py->none);
+  return py->none;
+}
+
+Object* integer(std::int64_t number) { return py->new_integer(number); }
+
+Object* recording(Object*, Object* const*, std::intptr_t) { return integer(core::recording() ? 1 : 0); }
+
+// string(text) -> id
+Object* string(Object*, Object* const* values, std::intptr_t count) {
+  std::intptr_t length = 0;
+  const char* text = Arguments(values, count).text(0, length);
+  constexpr std::intptr_t longest = 4095;
+  return integer(core::intern_string(text, static_cast<std::uint32_t>(length < longest ? length : longest)));
+}
+
+// heap(device type, device index) -> id; 0 for devices without memory
+Object* heap(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  return integer(c10_hook::heap_of(static_cast<int>(arguments.number(0)), static_cast<int>(arguments.number(1))));
+}
+
+// scope(parent, kind, name id) -> id
+Object* scope(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  return integer(core::intern_scope(arguments.id(0), static_cast<core::ScopeKind>(arguments.number(1)), arguments.id(2)));
+}
+
+Object* scope_begin(Object*, Object* const* values, std::intptr_t count) {
+  core::scope_begin(Arguments(values, count).id(0));
+  return none();
+}
+
+Object* scope_end(Object*, Object* const*, std::intptr_t) {
+  core::scope_end();
+  return none();
+}
+
+// phase(number) -> the thread's phase until now
+Object* phase(Object*, Object* const* values, std::intptr_t count) {
+  const core::Phase before = core::current_phase();
+  const auto after = static_cast<core::Phase>(Arguments(values, count).number(0));
+  if (after != before) core::set_phase(after);
+  return integer(static_cast<int>(before));
+}
+
+// mark(event kind, number)
+Object* mark(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  core::record_mark(static_cast<std::uint8_t>(arguments.number(0)), static_cast<std::int64_t>(arguments.number(1)));
+  return none();
+}
+
+Object* step_over(Object*, Object* const*, std::intptr_t) {
+  __atomic_store_n(&step_pending, true, __ATOMIC_RELEASE);
+  return none();
+}
+
+// Begins the next step when the one before is over. -> index of the step that runs now
+Object* step_begin(Object*, Object* const*, std::intptr_t) {
+  if (__atomic_load_n(&step_pending, __ATOMIC_RELAXED) && __atomic_exchange_n(&step_pending, false, __ATOMIC_ACQ_REL)) {
+    core::record_mark(kind_step_begin, __atomic_fetch_add(&next_step, 1, __ATOMIC_RELAXED));
+  }
+  return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1);
+}
+
+// Index of the step that runs now; -1 before the first.
+Object* current_step(Object*, Object* const*, std::intptr_t) { return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1); }
+
+// (memory class, heap, address, bytes, name id); storages without memory are no storages to us
+Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  const std::uint32_t heap = arguments.id(1);
+  if (heap != 0 && arguments.number(2) != 0) {
+    core::record_value(kind, 0, heap, arguments.number(2), arguments.number(3), arguments.id(4),
+                       static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, -1);
+  }
+  return none();
+}
+
+Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(kind_storage, values, count); }
+Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(kind_retain, values, count); }
+
+// attribute(key id, JSON text id): said of the thread's innermost scope
+Object* attribute(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  core::record_attribute(arguments.id(0), arguments.id(1));
+  return none();
+}
+
+// source(version, covers, cannot see)
+Object* source(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  std::intptr_t length = 0;
+  core::declare_source("python", arguments.text(0, length), arguments.text(1, length), arguments.text(2, length));
+  return none();
+}
+
+Object* create_graph(Object*, Object* const* values, std::intptr_t count) {
+  c10_hook::create_graph_backward(Arguments(values, count).number(0) != 0 ? 1 : -1);
+  return none();
+}
+
+MethodDefinition methods[] = {
+    {"recording", recording, method_fastcall, nullptr},   {"string", string, method_fastcall, nullptr},
+    {"heap", heap, method_fastcall, nullptr},             {"scope", scope, method_fastcall, nullptr},
+    {"scope_begin", scope_begin, method_fastcall, nullptr}, {"scope_end", scope_end, method_fastcall, nullptr},
+    {"phase", phase, method_fastcall, nullptr},           {"mark", mark, method_fastcall, nullptr},
+    {"step_over", step_over, method_fastcall, nullptr},   {"step_begin", step_begin, method_fastcall, nullptr},
+    {"current_step", current_step, method_fastcall, nullptr},
+    {"storage", storage, method_fastcall, nullptr},       {"retain", retain, method_fastcall, nullptr},
+    {"attribute", attribute, method_fastcall, nullptr},   {"source", source, method_fastcall, nullptr},
+    {"create_graph", create_graph, method_fastcall, nullptr},
+};
+
+}  // namespace
+
+Object* make_native(const CPython& interpreter) {
+  py = &interpreter;
+  Object* functions = interpreter.new_dict();
+  if (functions == nullptr) return nullptr;
+  for (MethodDefinition& method : methods) {
+    Object* function = interpreter.new_function(&method, nullptr, nullptr);
+    if (function == nullptr || interpreter.dict_set(functions, method.name, function) != 0) {
+      interpreter.decrease(functions);
+      return nullptr;
+    }
+    interpreter.decrease(function);
+  }
+  return functions;
+}
+
+bool readable(const char* path) { return access(path, R_OK) == 0; }
+
+}  // namespace liveset::python
