@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace liveset::testing {
+namespace liveset::test {
 
 inline nlohmann::json acceptance(const std::string& name) {
   std::ifstream file(std::string(LIVESET_SOURCE_DIR) + "/tests/golden/acceptance/" + name + ".json");
@@ -16,4 +16,4 @@ inline std::string policy_argument(const nlohmann::json& row) {
   return row.at("k").is_null() ? "save-all" : "segment:" + std::to_string(row.at("k").get<int>());
 }
 
-}  // namespace liveset::testing
+}  // namespace liveset::test

@@ -8,8 +8,8 @@ namespace liveset::model {
 namespace {
 
 using nlohmann::json;
-using testing::acceptance;
-using testing::policy_argument;
+using test::acceptance;
+using test::policy_argument;
 
 constexpr const char* phases[] = {"other", "forward", "loss", "backward", "recompute", "optimizer"};
 

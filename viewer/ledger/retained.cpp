@@ -1,0 +1,95 @@
+#include "viewer/ledger/retained.h"
+
+namespace liveset::ledger {
+
+using trace::Kind;
+using trace::MemoryClass;
+using trace::Phase;
+
+void RetainedFinder::visit(const trace::Event& event) {
+  switch (event.kind) {
+    case Kind::alloc: allocate(event); break;
+    case Kind::free_requested: release(event.allocation); break;
+    case Kind::value_retain:
+      if (event.value == 0 && event.memory_class != MemoryClass::parameter) retain(event, event.memory_class);
+      break;
+    case Kind::storage:
+      if (event.memory_class == MemoryClass::checkpoint_input) retain(event, event.memory_class);
+      break;
+    case Kind::backward_begin: ++backward_; break;
+    case Kind::step_begin: names_.clear(); break;
+    case Kind::scope_begin:
+      if (event.phase == Phase::recompute && event.scope < dictionary_.scopes.size() &&
+          dictionary_.scopes[event.scope].kind == trace::ScopeKind::region)
+        regions_[event.thread].push_back({event.scope, {}});
+      break;
+    case Kind::scope_end: end_region(event); break;
+    default: break;
+  }
+}
+
+void RetainedFinder::allocate(const trace::Event& event) {
+  const Key key{event.heap, event.address};
+  live_[key] = {event.size, event.allocation, event.scope};
+  keys_[event.allocation] = key;
+  if (event.phase != Phase::recompute) return;
+  if (const auto regions = regions_.find(event.thread); regions != regions_.end() && !regions->second.empty())
+    regions->second.back().made.push_back(event.allocation);
+}
+
+void RetainedFinder::release(std::uint64_t allocation) {
+  const auto key = keys_.find(allocation);
+  if (key == keys_.end()) return;
+  const auto live = live_.find(key->second);
+  if (live != live_.end() && live->second.allocation == allocation) live_.erase(live);
+  keys_.erase(key);
+  kept_in_.erase(allocation);
+}
+
+// A storage may begin inside a block: the block is the last one that begins at or before its address.
+void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class) {
+  auto after = live_.upper_bound({event.heap, event.address});
+  if (after == live_.begin()) return;
+  const auto& [key, live] = *--after;
+  if (key.first != event.heap || event.address - key.second >= std::max<std::uint64_t>(live.size, 1)) return;
+  auto block = found_.blocks.find(live.allocation);
+  if (block == found_.blocks.end()) {
+    std::string_view slot = dictionary_.string(event.name);
+    if (slot.empty()) slot = trace::class_name(memory_class);
+    RetainedBlock& named = name_block(live, slot);
+    named.memory_class = memory_class == MemoryClass::none ? MemoryClass::activation : memory_class;
+  } else if (block->second.recomputed) {
+    return;
+  }
+  std::uint64_t& kept = kept_in_[live.allocation];
+  if (kept == backward_) return;
+  kept = backward_;
+  found_.keeps.push_back({event.index, live.allocation});
+}
+
+void RetainedFinder::end_region(const trace::Event& event) {
+  const auto regions = regions_.find(event.thread);
+  if (regions == regions_.end() || regions->second.empty() || regions->second.back().scope != event.scope) return;
+  const std::vector<std::uint64_t> made = std::move(regions->second.back().made);
+  regions->second.pop_back();
+  for (const std::uint64_t allocation : made) {
+    const auto key = keys_.find(allocation);
+    if (key == keys_.end() || found_.blocks.count(allocation) != 0) continue;
+    RetainedBlock& block = name_block(live_.at(key->second), "recomputed");
+    block.memory_class = MemoryClass::recomputed_activation;
+    block.recomputed = true;
+  }
+}
+
+RetainedBlock& RetainedFinder::name_block(const Live& live, std::string_view slot) {
+  RetainedBlock block;
+  block.name = dictionary_.module_path(live.scope);
+  if (!block.name.empty()) block.name += "/";
+  block.name += slot;
+  const std::uint32_t ordinal = ++names_[block.name];
+  if (ordinal > 1) block.name += "#" + std::to_string(ordinal);
+  block.bytes = live.size;
+  return found_.blocks[live.allocation] = std::move(block);
+}
+
+}  // namespace liveset::ledger

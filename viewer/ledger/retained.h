@@ -1,0 +1,64 @@
+// First pass over a PyTorch trace: which blocks the graph retained, and which ones a recompute made that outlived it.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::ledger {
+
+struct RetainedBlock {
+  std::string name;  // module path of its birth, the node and slot that holds it, and #N where that repeats in the step
+  std::uint64_t bytes = 0;
+  trace::MemoryClass memory_class = trace::MemoryClass::activation;
+  bool recomputed = false;
+};
+
+struct RetainedKeep {
+  std::uint64_t event = 0;       // index in the trace
+  std::uint64_t allocation = 0;  // ordinal of the block
+};
+
+struct RetainedBlocks {
+  std::unordered_map<std::uint64_t, RetainedBlock> blocks;  // by ordinal of the allocation
+  std::vector<RetainedKeep> keeps;                          // in order of event; one per block and backward
+};
+
+class RetainedFinder {
+ public:
+  explicit RetainedFinder(const trace::Dictionary& dictionary) : dictionary_(dictionary) {}
+  void visit(const trace::Event& event);
+  RetainedBlocks finish() { return std::move(found_); }
+
+ private:
+  using Key = std::pair<std::uint32_t, std::uint64_t>;  // heap, address
+  struct Live {
+    std::uint64_t size = 0, allocation = 0;
+    std::uint32_t scope = 0;
+  };
+  struct Region {
+    std::uint32_t scope = 0;
+    std::vector<std::uint64_t> made;  // allocations in it, in order
+  };
+
+  void allocate(const trace::Event& event);
+  void release(std::uint64_t allocation);
+  void retain(const trace::Event& event, trace::MemoryClass memory_class);
+  void end_region(const trace::Event& event);
+  RetainedBlock& name_block(const Live& live, std::string_view slot);
+
+  const trace::Dictionary& dictionary_;
+  RetainedBlocks found_;
+  std::map<Key, Live> live_;
+  std::unordered_map<std::uint64_t, Key> keys_;               // of live blocks, by allocation
+  std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // recomputing ones, per thread
+  std::unordered_map<std::string, std::uint32_t> names_;      // how often in this step
+  std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;  // allocation -> backward that it was last kept for
+  std::uint64_t backward_ = 1;
+};
+
+}  // namespace liveset::ledger

@@ -1,0 +1,32 @@
+// Logical ledgers as JSON and as text. The same writer serves predictions and recordings, so their fields cannot drift apart.
+#pragma once
+#include <iosfwd>
+#include <nlohmann/json.hpp>
+
+#include "viewer/ledger/logical.h"
+
+namespace liveset::report {
+
+// One JSON object, written event by event: `head`'s fields first (schema, policy, ...), then
+//   peak {ids, bytes, event, bytes_event}   event: the first with the most ids; bytes_event: the first with the most bytes
+//   forward_layers, held_at_loss[], events[] {index, phase, kind, value, layer, reads[], live[], live_ids, live_bytes, forward_layers}
+//   and groups{}, live_at_end[], broken_rules {count, first[]}.
+// Events of a trace also have trace_event and, inside a step, step; region events have their attributes and `<group>_live`.
+void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head);
+
+struct TextStyle {
+  enum class Kind { table, csv, md };
+  Kind kind = Kind::table;
+  bool exact_bytes = false;
+  unsigned columns = 80;
+};
+void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, const TextStyle& style);
+// The few lines above the table.
+void write_logical_summary(std::ostream& out, const ledger::LogicalLedger& ledger, const TextStyle& style);
+
+// Names of values, "h0 h2 h4"; cut with "... N more" when longer than `limit` characters.
+std::string value_names(const ledger::LogicalLedger& ledger, const std::vector<std::uint32_t>& ids, std::size_t limit);
+std::string bytes_text(std::uint64_t bytes, bool exact);
+nlohmann::ordered_json names_json(const ledger::LogicalLedger& ledger, const std::vector<std::uint32_t>& ids);
+
+}  // namespace liveset::report
