@@ -17,7 +17,8 @@ constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
 constexpr std::uint32_t format_minor = 0;
 
-// Columns of an event besides KIND, TIME, THREAD, PHASE and SCOPE, which every event has. Unknown kinds have none.
+// Columns of an event besides KIND, TIME, TIME_LOW, THREAD, PHASE and SCOPE, which every event has. NEW_ADDRESS goes with ADDRESS, for
+// those events whose address is new in the chunk. Unknown kinds have none.
 constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
   constexpr std::uint32_t heap = column_bit(COLUMN_HEAP);
   constexpr std::uint32_t block = heap | column_bit(COLUMN_STREAM) | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE);

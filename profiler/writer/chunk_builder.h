@@ -35,10 +35,14 @@ class ChunkBuilder {
   ColumnBuffer& column(proto::ColumnId id) { return columns_[id]; }
   const ColumnBuffer& column(proto::ColumnId id) const { return columns_[id]; }
   void add_sparse(const ResolvedEvent& resolved, std::uint32_t columns);
-  unsigned encode_addresses();
+  void add_address(std::uint64_t address);
+  unsigned encode_new_addresses();
 
   std::array<ColumnBuffer, proto::ColumnId_ARRAYSIZE> columns_;
-  std::vector<std::uint64_t> addresses_;  // raw: the shift is known only when the chunk is full
+  std::vector<std::uint64_t> addresses_;      // of every entry of ADDRESS
+  std::vector<std::uint64_t> new_addresses_;  // raw: the shift is known only when the chunk is full
+  // Where in addresses_ an address of this hash stood last. Direct-mapped: a collision only costs bytes, not truth.
+  std::vector<std::uint32_t> last_seen_;
   std::uint32_t events_ = 0;
   std::uint64_t first_time_ns_ = 0, last_time_ns_ = 0;
   std::uint32_t last_scope_ = 0, last_value_ = 0;

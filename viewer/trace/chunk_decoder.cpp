@@ -33,6 +33,8 @@ struct Scratch {
   };
   std::unique_ptr<ZSTD_DCtx, Free> context{ZSTD_createDCtx()};
   PaddedBuffer raw;
+  std::vector<std::uint8_t> low;      // TIME_LOW
+  std::vector<std::uint64_t> fresh;  // NEW_ADDRESS
 };
 thread_local Scratch scratch;
 
@@ -43,7 +45,8 @@ class Decoder {
 
   bool run() {
     out_.events = chunk_.events;
-    expected_.fill(chunk_.events);
+    for (int id = 0; id < proto::COLUMN_HEAP; ++id) expected_[id] = chunk_.events;
+    expected_[proto::COLUMN_TIME_LOW] = chunk_.events;
     if (!bytes(proto::COLUMN_KIND, out_.kind)) return false;
     const bool foreign = expect_entries();
     if (!dense() || !blocks() || !values()) return false;
@@ -70,11 +73,10 @@ class Decoder {
     const Histogram counts = count_kinds(out_.kind);
     out_.allocations = counts[proto::EVENT_ALLOC] + counts[proto::EVENT_ALLOC | proto::kind_has_totals];
     bool foreign = false;
-    for (int id = proto::COLUMN_HEAP; id < proto::ColumnId_ARRAYSIZE; ++id) expected_[id] = 0;
     for (std::size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind] == 0) continue;
       foreign |= layout_[kind] != proto::columns_of(static_cast<std::uint8_t>(kind));
-      for (int id = proto::COLUMN_HEAP; id < proto::ColumnId_ARRAYSIZE; ++id) {
+      for (int id = proto::COLUMN_HEAP; id <= proto::COLUMN_STACK; ++id) {
         expected_[id] += (layout_[kind] >> id & 1) * counts[kind];
       }
     }
@@ -83,9 +85,10 @@ class Decoder {
 
   bool dense() {
     if (wanted(proto::COLUMN_TIME, out_.time_ns)) {
-      if (!numbers(proto::COLUMN_TIME, out_.time_ns)) return false;
+      std::vector<std::uint8_t>& low = scratch.low;
+      if (!numbers(proto::COLUMN_TIME, out_.time_ns) || !bytes(proto::COLUMN_TIME_LOW, low)) return false;
       std::uint64_t time = chunk_.first_time_ns;
-      for (std::uint64_t& entry : out_.time_ns) entry = time += entry;
+      for (std::size_t i = 0; i < low.size(); ++i) out_.time_ns[i] = time += out_.time_ns[i] << 8 | low[i];
     }
     if (wanted(proto::COLUMN_THREAD, out_.thread) && !numbers(proto::COLUMN_THREAD, out_.thread)) return false;
     if (wanted(proto::COLUMN_PHASE, out_.phase)) {
@@ -103,13 +106,22 @@ class Decoder {
     if (wanted(proto::COLUMN_STACK, out_.stack) && !numbers(proto::COLUMN_STACK, out_.stack)) return false;
     if (wanted(proto::COLUMN_TOTAL, out_.total_error) && !signed_numbers(proto::COLUMN_TOTAL, out_.total_error)) return false;
     if (wanted(proto::COLUMN_RESERVED, out_.reserved_delta) && !signed_numbers(proto::COLUMN_RESERVED, out_.reserved_delta)) return false;
-    if (wanted(proto::COLUMN_ADDRESS, out_.address)) {
-      if (!numbers(proto::COLUMN_ADDRESS, out_.address)) return false;
-      std::uint64_t shifted = 0;
-      for (std::uint64_t& entry : out_.address) {
-        shifted += static_cast<std::uint64_t>(proto::unzigzag(entry));
-        entry = shifted << chunk_.address_shift;
-      }
+    return !wanted(proto::COLUMN_ADDRESS, out_.address) || addresses();
+  }
+
+  bool addresses() {
+    if (!numbers(proto::COLUMN_ADDRESS, out_.address)) return false;
+    expected_[proto::COLUMN_NEW_ADDRESS] =
+        static_cast<std::uint32_t>(std::count(out_.address.begin(), out_.address.end(), std::uint64_t{0}));
+    std::vector<std::uint64_t>& fresh = scratch.fresh;
+    if (!numbers(proto::COLUMN_NEW_ADDRESS, fresh)) return false;
+    std::uint64_t shifted = 0;
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < out_.address.size(); ++i) {
+      const std::uint64_t distance = out_.address[i];
+      if (distance > i) return fail(proto::COLUMN_ADDRESS, "goes back beyond the chunk");
+      if (distance == 0) shifted += static_cast<std::uint64_t>(proto::unzigzag(fresh[used++]));
+      out_.address[i] = distance == 0 ? shifted << chunk_.address_shift : out_.address[i - distance];
     }
     return true;
   }
