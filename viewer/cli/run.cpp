@@ -1,7 +1,37 @@
+#include <memory>
+
+#include "profiler/launch/run.h"
 #include "viewer/cli/commands.h"
 
 namespace liveset::cli {
 
-void add_run(CLI::App& app, Context&) { app.add_subcommand("run", "(being built)"); }
+void add_run(CLI::App& app, Context& context) {
+  auto options = std::make_shared<launch::RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "start a job and record it: liveset run [-o OUT] -- python train.py");
+  command->footer(
+      "OUT is <program>-<pid>.liveset in the current folder unless -o names it. It is the trace of the first process that records;\n"
+      "each further one gets OUT.d/<seq>-<pid>-<start time>.liveset. No file is made when no process records anything.\n"
+      "The exit status is the job's, 128 + N when signal N killed it, 2 when the program cannot be recorded and was not started.");
+  command->add_flag("-q,--quiet", options->quiet, "no line on stderr at the end");
+  command->add_option("-o,--output", options->output, "trace file to write")->option_text("OUT");
+  command
+      ->add_option_function<std::string>(
+          "--on-full", [options](const std::string& what) { options->wait_when_full = what == "wait"; },
+          "when a thread's buffer is full: wait (default; at most 10 ms an event, then count the loss) or drop (count at once)")
+      ->check(CLI::IsMember({"wait", "drop"}))
+      ->option_text("wait|drop");
+  command->add_option("--log-level", options->log_level, "of the collector's log: trace, debug, info, warning, error or off (default)")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
+      ->option_text("LEVEL");
+  command->add_option("--log-file", options->log_file, "where the collector logs; default standard error")->option_text("FILE");
+  command->add_option("command", options->command, "the job's program and its arguments, after --")->required()->option_text("CMD...");
+  command->positionals_at_end();
+  command->prefix_command();
+  command->callback([options, command, &context] {
+    const std::vector<std::string> rest = command->remaining();
+    options->command.insert(options->command.end(), rest.begin(), rest.end());
+    context.status = launch::run(*options);
+  });
+}
 
 }  // namespace liveset::cli

@@ -1,0 +1,315 @@
+#include "profiler/collect/recording.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "proto/event_columns.h"
+
+namespace liveset::collect {
+namespace {
+
+using channel::EntryType;
+using channel::LossReason;
+using channel::Unit;
+
+// A store of the job becomes visible to us within this time; see producer.h.
+constexpr double visibility_us = 1000;
+// A ring that stays busy longer belongs to a thread that was stopped or killed in the middle of an event: the others go on.
+constexpr double stuck_us = 1'000'000;
+
+constexpr int reason_count = 6;
+static_assert(static_cast<int>(LossReason::ring_full) == proto::Loss::RING_FULL && static_cast<int>(LossReason::no_memory) == proto::Loss::NO_MEMORY &&
+              static_cast<int>(LossReason::disk_full) == proto::Loss::DISK_FULL &&
+              static_cast<int>(LossReason::dictionary_full) == proto::Loss::DICTIONARY_FULL &&
+              static_cast<int>(LossReason::collector_bug) == proto::Loss::COLLECTOR_BUG);
+
+std::uint64_t ticks_of(const ClockMap& clock, double microseconds) { return static_cast<std::uint64_t>(microseconds * 1000 / clock.ns_per_tick()); }
+
+}  // namespace
+
+Mapping Mapping::open(int descriptor, std::uint64_t bytes) {
+  Mapping made;
+  struct stat info {};
+  if (descriptor >= 0 && fstat(descriptor, &info) == 0 && bytes > 0 && static_cast<std::uint64_t>(info.st_size) >= bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (memory != MAP_FAILED) {
+      made.memory_ = memory;
+      made.bytes_ = bytes;
+    }
+  }
+  if (descriptor >= 0) close(descriptor);
+  return made;
+}
+
+Mapping::Mapping(Mapping&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Mapping::~Mapping() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+Recording::Recording(Identity identity, Mapping region, const ClockMap& clock, std::function<std::string(const Identity&)> path)
+    : identity_(std::move(identity)),
+      region_(std::move(region)),
+      control_(static_cast<channel::Control*>(region_.memory())),
+      clock_(clock),
+      choose_path_(std::move(path)),
+      orderer_(*this, 1000 / clock.ns_per_tick()),
+      start_ns_(clock.to_ns(identity_.header.start_ticks)) {}
+
+Recording::~Recording() = default;
+
+bool Recording::add_ring(Mapping mapping) {
+  Ring ring;
+  if (mapping.memory() == nullptr || !ring.consumer.attach(mapping.memory(), mapping.bytes())) return false;
+  ring.mapping = std::move(mapping);
+  rings_.push_back(std::move(ring));
+  orderer_.add_ring();
+  return true;
+}
+
+std::uint64_t Recording::take(Ring& ring, std::uint32_t index, std::uint64_t pass_ticks, std::uint64_t* bound) {
+  const channel::Consumer::Look look = ring.consumer.look();
+  if (look.damaged && error_.empty()) error_ = "the job wrote over the memory it shares with the recorder; events are missing";
+  ring.consumer.take(look.units, orderer_.input(index));
+  orderer_.appended(index);
+  fullest_percent_ = std::max(fullest_percent_, look.units * 100 / ring.consumer.capacity());
+  if (!look.busy) {
+    ring.floor = pass_ticks - ticks_of(clock_, visibility_us);
+    ring.busy_since = 0;
+  } else if (ring.busy_since == 0 || look.units != 0) {
+    ring.busy_since = pass_ticks;
+  } else if (pass_ticks - ring.busy_since > ticks_of(clock_, stuck_us)) {
+    ring.floor = pass_ticks - ticks_of(clock_, visibility_us);
+  }
+  *bound = std::min(*bound, ring.floor);
+  return look.units;
+}
+
+std::uint64_t Recording::drain(std::uint64_t pass_ticks) {
+  std::uint64_t units = 0, bound = Orderer::everything;
+  fullest_percent_ = 0;
+  for (std::uint32_t i = 0; i < rings_.size(); ++i) units += take(rings_[i], i, pass_ticks, &bound);
+  // Only now: whatever name an event above uses was published before the event was.
+  const std::uint64_t dictionary_used = control_->dictionary_used.load(std::memory_order_acquire);
+  if (writer_ == nullptr && !orderer_.empty()) open_file();
+  if (writer_ != nullptr) read_dictionary(dictionary_used);
+  if (bound != Orderer::everything) orderer_.advance(bound);
+  state_losses();
+  return units;
+}
+
+void Recording::calibrate(const ClockPair& pair) {
+  if (writer_ != nullptr) writer_->calibrate(pair.ticks, pair.monotonic_ns);
+}
+
+void Recording::flush() {
+  if (writer_ != nullptr) writer_->flush();
+}
+
+void Recording::finish(const char* end) {
+  // A thread may have been between two events while we looked; nobody writes any more, so one look is enough.
+  drain(channel::read_ticks(static_cast<channel::ClockKind>(identity_.header.clock_kind)));
+  if (writer_ == nullptr && !orderer_.empty()) open_file();
+  orderer_.advance(Orderer::everything);
+  state_losses();
+  if (writer_ == nullptr) return;
+  const bool whole = writer_->finish(end);
+  events_ = writer_->events();
+  lost_ = writer_->lost_events();
+  if (!whole && error_.empty()) error_ = "the disk is full; the file holds what fitted";
+  writer_.reset();
+}
+
+void Recording::open_file() {
+  if (refused_) return;
+  path_ = choose_path_(identity_);
+  writer_ = writer::TraceWriter::create(path_, identity_.header, &error_);
+  refused_ = writer_ == nullptr;
+}
+
+// ---- Names
+
+void Recording::read_dictionary(std::uint64_t used) {
+  const char* entries = static_cast<const char*>(region_.memory()) + channel::dictionary_offset;
+  const std::uint64_t limit = std::min<std::uint64_t>(used, region_.bytes() - channel::dictionary_offset);
+  while (!dictionary_damaged_ && dictionary_read_ < limit) {
+    channel::EntryHeader header;
+    dictionary_damaged_ = limit - dictionary_read_ < sizeof header;
+    if (dictionary_damaged_) break;
+    std::memcpy(&header, entries + dictionary_read_, sizeof header);
+    dictionary_damaged_ = header.bytes % 8 != 0 || header.bytes < sizeof header || header.bytes > limit - dictionary_read_ ||
+                          header.length > header.bytes - sizeof header || !define(header, entries + dictionary_read_ + sizeof header);
+    if (!dictionary_damaged_) dictionary_read_ += header.bytes;
+  }
+  if (dictionary_damaged_ && error_.empty()) error_ = "the job wrote over the memory it shares with the recorder; names are missing";
+}
+
+namespace {
+
+template <class T>
+bool read_payload(const channel::EntryHeader& header, const char* payload, T* out) {
+  if (header.length != sizeof *out) return false;
+  std::memcpy(out, payload, sizeof *out);
+  return true;
+}
+
+// The next text, ended by a 0 byte.
+std::string_view next_text(std::string_view& rest) {
+  const std::size_t end = std::min(rest.find('\0'), rest.size());
+  const std::string_view text = rest.substr(0, end);
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return text;
+}
+
+}  // namespace
+
+// False when the entry makes no sense.
+bool Recording::define(const channel::EntryHeader& header, const char* payload) {
+  const auto type = static_cast<std::uint32_t>(header.type);
+  if (type >= std::size(defined_) || header.id != defined_[type] + 1) return false;
+  ++defined_[type];
+  switch (header.type) {
+    case EntryType::string: writer_->define_string(header.id, std::string_view(payload, header.length)); return true;
+    case EntryType::scope: {
+      channel::ScopeEntry entry;
+      if (!read_payload(header, payload, &entry)) return false;
+      writer_->define_scope(header.id, entry.parent, entry.kind, entry.name);
+      return true;
+    }
+    case EntryType::heap: {
+      channel::HeapEntry entry;
+      if (!read_payload(header, payload, &entry)) return false;
+      writer_->define_heap(header.id, entry.name, static_cast<std::uint32_t>(entry.device_type), entry.device_index, entry.source);
+      return true;
+    }
+    case EntryType::value: {
+      channel::ValueEntry entry;
+      if (!read_payload(header, payload, &entry)) return false;
+      writer_->define_value(header.id, entry.name, entry.group, entry.layer);
+      return true;
+    }
+    case EntryType::source: {
+      std::string_view rest(payload, header.length);
+      const std::string_view name = next_text(rest), version = next_text(rest), covers = next_text(rest), cannot_see = next_text(rest);
+      writer_->define_source(header.id, name, version, covers, cannot_see);
+      return true;
+    }
+  }
+  return false;
+}
+
+// ---- Events
+
+void Recording::begin_thread(Ring& ring, const Unit* units) {
+  channel::ThreadName name;
+  std::memcpy(&name, units + 1, sizeof name);
+  ring.thread = static_cast<std::uint32_t>(units->b);
+  if (writer_ != nullptr) writer_->define_thread(ring.thread, static_cast<std::int64_t>(units->a), std::string_view(name.name, strnlen(name.name, sizeof name.name)));
+}
+
+void Recording::append_block(writer::Event& event, const Unit* units, std::uint32_t count) {
+  event.heap = units->heap;
+  event.address = units->a;
+  event.size = units->b;
+  if (count > 1) {
+    channel::Extension extension;
+    std::memcpy(&extension, units + 1, sizeof extension);
+    event.stream = extension.stream;
+    event.has_totals = extension.has_totals != 0;
+    event.total = extension.allocated;
+    event.reserved = extension.reserved;
+  }
+  writer_->append(event);
+}
+
+void Recording::append_value(writer::Event& event, const Unit* units) {
+  channel::ValueUnit value;
+  std::memcpy(&value, units + 1, sizeof value);
+  const std::uint32_t reads = std::min(value.read_count, channel::max_reads);
+  reads_.assign(value.reads, value.reads + std::min(reads, 2U));
+  for (std::uint32_t unit = 2; reads_.size() < reads; ++unit) {
+    channel::ReadsUnit more;
+    std::memcpy(&more, units + unit, sizeof more);
+    reads_.insert(reads_.end(), more.reads, more.reads + std::min<std::size_t>(reads - reads_.size(), 8));
+  }
+  event.heap = units->heap;
+  event.address = units->a;
+  event.size = units->b;
+  event.value = value.value;
+  event.name = value.name;
+  event.memory_class = static_cast<std::uint8_t>(value.memory_class);
+  event.number = value.number;
+  event.reads = reads_;
+  writer_->append(event);
+}
+
+void Recording::emit(std::uint32_t index, const Unit* units, std::uint32_t count, std::uint64_t ticks) {
+  Ring& ring = rings_[index];
+  if (units->kind == channel::kind_thread) return begin_thread(ring, units);
+  if (writer_ == nullptr) {
+    ++lost_;
+    return;
+  }
+  writer::Event event;
+  const std::uint64_t ns = clock_.to_ns(ticks);
+  event.time_ns = ns > start_ns_ ? ns - start_ns_ : 0;
+  event.kind = units->kind & 0x7f;
+  event.phase = units->phase;
+  event.thread = ring.thread;
+  event.scope = units->scope;
+  if (channel::is_value_kind(event.kind)) return append_value(event, units);
+  if (event.kind == proto::EVENT_COUNTER) {
+    event.heap = units->heap;
+    event.name = static_cast<std::uint32_t>(units->b);
+    event.number = static_cast<std::int64_t>(units->a);
+  } else if (event.kind == proto::EVENT_ATTRIBUTE) {
+    event.name = static_cast<std::uint32_t>(units->a);
+    event.text = static_cast<std::uint32_t>(units->b);
+  } else if (event.kind >= proto::EVENT_STEP_BEGIN) {
+    event.number = static_cast<std::int64_t>(units->a);
+  } else {
+    return append_block(event, units, count);
+  }
+  writer_->append(event);
+}
+
+bool Recording::is_live(std::uint32_t heap, std::uint64_t address) const { return writer_ != nullptr && writer_->is_live(heap, address); }
+
+void Recording::state_losses() {
+  std::uint64_t lost[reason_count] = {};
+  for (int reason = 0; reason < reason_count; ++reason) {
+    const std::uint64_t counted = control_->lost[reason].load(std::memory_order_relaxed);
+    lost[reason] = counted - std::min(counted, lost_stated_[reason]);
+    lost_stated_[reason] = counted;
+  }
+  for (Ring& ring : rings_) {
+    const std::uint64_t dropped = ring.consumer.dropped();
+    lost[static_cast<int>(LossReason::ring_full)] += dropped - std::min(dropped, ring.dropped);
+    ring.dropped = dropped;
+  }
+  lost[static_cast<int>(LossReason::collector_bug)] += orderer_.damaged_units() - damaged_stated_;
+  damaged_stated_ = orderer_.damaged_units();
+  for (int reason = 0; reason < reason_count; ++reason) {
+    if (lost[reason] == 0) continue;
+    if (writer_ == nullptr) open_file();
+    if (writer_ != nullptr) {
+      writer_->lose(reason, lost[reason]);
+    } else {
+      lost_ += lost[reason];
+    }
+  }
+}
+
+}  // namespace liveset::collect

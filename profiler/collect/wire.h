@@ -1,0 +1,18 @@
+// What the launcher and the collector say to each other, one packet each over a SOCK_SEQPACKET pair: a word, then fields, each
+// ended by a 0 byte. The same program speaks on both ends.
+//
+//   launcher: "job" PID OUT       before the job's program starts
+//             "ended" STATUS      of wait(); then a report is expected
+//   collector: "file" PATH EVENTS LOST STATE ERROR    STATE: closed, open (its process still runs) or none (no file could be made)
+//              "done"
+#pragma once
+#include <string>
+#include <vector>
+
+namespace liveset::collect {
+
+bool send_fields(int socket, const std::vector<std::string>& fields);
+// The next packet; empty at the end of the connection, or when there is none now (`wait` false: sets errno EAGAIN).
+std::vector<std::string> receive_fields(int socket, bool wait);
+
+}  // namespace liveset::collect
