@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Measures liveset against its goals; run by scripts/bench, which builds what is measured.
+
+Everything that is compared is measured in the same run: round after round, each mode once, in rotating order; a figure is the
+median over the rounds, a difference or ratio the median of the rounds' own differences or ratios.
+"""
+import argparse
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BUILD = os.path.join(ROOT, "build", "release")
+WORK = os.path.join(ROOT, "build", "bench")
+BURST = ["--burst", "100000", "--pause-us", "12000"]  # three quarters of a ring of 4 MiB, then time to drain it
+
+
+def path_of(program):
+    return os.path.join(BUILD, "bin", program)
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Figures:
+    """What was measured, and the goals it is held to."""
+
+    def __init__(self):
+        self.goals = []
+        self.details = {}
+        self.skipped = []
+
+    def goal(self, name, figure, unit, limit, at_least=False):
+        passed = figure >= limit if at_least else figure <= limit
+        sign = ">=" if at_least else "<="
+        self.goals.append({"name": name, "figure": figure, "unit": unit, "goal": f"{sign} {limit:g}", "passed": passed})
+
+    def skip(self, what, why):
+        self.skipped.append({"what": what, "why": why})
+
+
+def run(command, cpus=None, environment=None):
+    """Runs to the end: seconds on the wall, peak resident bytes, standard output."""
+    pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+    errors = tempfile.TemporaryFile("w+")
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=pin,
+                               env={**os.environ, **(environment or {})}, cwd=WORK)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - start
+    if process.returncode != 0:
+        errors.seek(0)
+        raise RuntimeError(f"{' '.join(command)}: status {process.returncode}: {errors.read().strip()[-500:]}")
+    return {"seconds": seconds, "rss": usage.ru_maxrss * 1024, "output": output}
+
+
+def interleave(modes, rounds, measure):
+    """{mode: [measure(mode) of each round]}; every round runs each mode once, the next round starts one mode later."""
+    values = {mode: [] for mode in modes}
+    for number in range(rounds):
+        shift = number % len(modes)
+        for mode in modes[shift:] + modes[:shift]:
+            values[mode].append(measure(mode))
+        progress(f"  round {number + 1} of {rounds}")
+    return values
+
+
+def median_difference(values, mode, base):
+    return statistics.median(a - b for a, b in zip(values[mode], values[base]))
+
+
+def spread(values):
+    return {mode: {"median": round(statistics.median(v), 2), "min": round(min(v), 2), "max": round(max(v), 2)} for mode, v in values.items()}
+
+
+# ---- the hook ---------------------------------------------------------------------------------------------------------
+
+
+def workload_command(mode, events, pace, job_cpu):
+    arguments = ["--events", str(events), *pace, *(["--cpu", str(job_cpu)] if job_cpu is not None else [])]
+    bare, hooked = [path_of("workload_bare"), *arguments], [path_of("workload"), *arguments]
+    return {
+        "bare": bare,
+        "calls": hooked,
+        "off": hooked,
+        "recorded": [path_of("liveset"), "run", "-q", "-o", os.path.join(WORK, "workload.liveset"), "--", *hooked],
+        "heaptrack": ["heaptrack", "-o", os.path.join(WORK, "workload.heaptrack"), *bare],
+    }[mode]
+
+
+def workload_ns(mode, events, pace, cpus):
+    """Nanoseconds an event of one run. The job has the first core, the recorder's own process the second."""
+    job_cpu, other = (cpus[0], {cpus[1]}) if len(cpus) > 1 else (None, None)
+    environment = {"LD_PRELOAD": os.path.join(BUILD, "lib", "libliveset_preload.so")} if mode == "off" else None
+    output = run(workload_command(mode, events, pace, job_cpu), other, environment)["output"]
+    line = next(line for line in output.splitlines() if line.startswith("{"))
+    result = json.loads(line)
+    if result["events"] < events or bool(result["recording"]) != (mode == "recorded"):
+        raise RuntimeError(f"mode {mode} did not do what it should: {line}")
+    return result["ns_per_event"]
+
+
+def bench_hook(figures, options):
+    cpus = sorted(os.sched_getaffinity(0))
+    modes = ["bare", "calls", "off", "recorded"]
+    if shutil.which("heaptrack"):
+        modes.append("heaptrack")
+    else:
+        figures.skip("comparison with heaptrack", "heaptrack is not installed (scripts/setup --bench)")
+    progress(f"Hook: {options.events:,} events in bursts")
+    bursts = interleave(modes, options.rounds, lambda mode: workload_ns(mode, options.events, BURST, cpus))
+    check_recording(options.events)
+    progress("Hook: the same without pauses")
+    sustained = interleave(modes, max(3, options.rounds // 2), lambda mode: workload_ns(mode, options.events, [], cpus))
+    added = median_difference(bursts, "recorded", "bare")
+    figures.details["hook_ns_per_event"] = {"bursts": spread(bursts), "sustained": spread(sustained)}
+    figures.details["hook_added_ns"] = {
+        "bursts": {mode: round(median_difference(bursts, mode, "bare"), 2) for mode in modes[1:]},
+        "sustained": {mode: round(median_difference(sustained, mode, "bare"), 2) for mode in modes[1:]},
+    }
+    figures.goal("hook, recording, added", added, "ns/event", 20)
+    figures.goal("hook, loaded but off, added", median_difference(bursts, "off", "bare"), "ns/event", 5)
+    if "heaptrack" in modes:
+        ratio = statistics.median(
+            (h - b) / max(r - b, 0.1) for h, r, b in zip(bursts["heaptrack"], bursts["recorded"], bursts["bare"]))
+        figures.goal("heaptrack 1.4.0 adds, times as much", ratio, "x", 12, at_least=True)
+
+
+def check_recording(events):
+    """A fast hook that loses events is no hook."""
+    summary = json.loads(run([path_of("liveset"), "summary", "workload.liveset", "--format", "json"])["output"])
+    if summary["health"]["lost_events"] != 0 or summary["events"] < events:
+        raise RuntimeError(f"the recording is not whole: {summary['events']} of {events} events, {summary['health']}")
+
+
+# ---- the trace and its analysis ----------------------------------------------------------------------------------------
+
+
+def make_trace(events):
+    name = os.path.join(WORK, f"train-{events}.liveset")
+    if not os.path.exists(name):
+        progress(f"  writing a trace of {events:,} events")
+        run([path_of("make_trace"), "--events", str(events), "--out", name + ".part"])
+        os.rename(name + ".part", name)
+    return name
+
+
+def summary_command(trace):
+    return [path_of("liveset"), "summary", trace, "--format", "json"]
+
+
+def bench_analysis(figures, options):
+    progress("Analysis: traces of the train pattern")
+    sizes = [events for events in (10**6, 10**7, 10**8) if events <= options.largest]
+    traces = {events: make_trace(events) for events in sizes}
+    main = 10**7
+    figures.goal("trace, exact ns", os.path.getsize(traces[main]) / main, "B/event", 2.8)
+    modes = [f"summary {events}" for events in sizes]
+    heaptrack_trace = find_heaptrack_trace()
+    if heaptrack_trace:
+        modes += ["summary of the workload", "heaptrack_print of the workload"]
+
+    def measure(mode):
+        if mode.startswith("heaptrack"):
+            return run(["heaptrack_print", heaptrack_trace])
+        trace = os.path.join(WORK, "workload.liveset") if mode.endswith("workload") else traces[int(mode.split()[1])]
+        return run(summary_command(trace))
+
+    runs = interleave(modes, options.rounds, measure)
+    seconds = {mode: [each["seconds"] for each in values] for mode, values in runs.items()}
+    medians = {mode: statistics.median(values) for mode, values in seconds.items()}
+    rss = {mode: statistics.median(each["rss"] for each in values) for mode, values in runs.items()}
+    figures.details["analysis_seconds"] = {mode: round(value, 4) for mode, value in medians.items()}
+    figures.details["analysis_rss_bytes"] = {mode: int(value) for mode, value in rss.items()}
+    figures.goal("analysis, one thread", main / medians[f"summary {main}"] / 1e6, "M events/s", 50, at_least=True)
+    figures.goal("analysis, resident memory", rss[f"summary {sizes[-1]}"] / sizes[-1], "B/event", 10)
+    exponent = math.log(medians[f"summary {sizes[-1]}"] / medians[f"summary {sizes[0]}"]) / math.log(sizes[-1] / sizes[0])
+    figures.goal(f"analysis, exponent {sizes[0]:.0e} to {sizes[-1]:.0e}", exponent, "", 1.03)
+    if heaptrack_trace:
+        ratio = statistics.median(h / s for h, s in zip(seconds["heaptrack_print of the workload"], seconds["summary of the workload"]))
+        figures.goal("heaptrack_print takes, times as long", ratio, "x", 4, at_least=True)
+
+
+def find_heaptrack_trace():
+    names = [name for name in os.listdir(WORK) if name.startswith("workload.heaptrack.")]
+    return os.path.join(WORK, names[0]) if names and shutil.which("heaptrack_print") else None
+
+
+# ---- torch -------------------------------------------------------------------------------------------------------------
+
+
+def bench_torch(figures, options):
+    python = os.path.join(ROOT, "build", "venv", "bin", "python")
+    script = os.path.join(ROOT, "tests", "bench", "torch_overhead.py")
+    if not os.path.exists(python):
+        figures.skip("torch", "no build/venv (scripts/setup)")
+        return
+    progress("Torch: a GPT step bare and recorded, in pairs")
+    command = [python, script] + (["--quick"] if options.quick else [])
+    result = json.loads(run(command)["output"].strip().splitlines()[-1])
+    figures.details["torch"] = result
+    figures.goal("torch hook, all-in", result["hook_us_per_allocation_event"], "us/event", 1)
+    figures.goal("graph walk", result["walk_us_per_node"], "us/node", 2)
+    figures.goal("GPT step on the CPU, upper 95 % bound", result["step_ratio_upper95"], "x", 1.03)
+
+
+# ---- the report --------------------------------------------------------------------------------------------------------
+
+
+def machine():
+    model = "unknown"
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "load_before": os.getloadavg()[0]}
+
+
+def show(figures, about):
+    print(f"{about['cpu']}, {about['cores']} cores, load {about['load_before']:.2f} before the run")
+    width = max(len(goal["name"]) for goal in figures.goals)
+    for goal in figures.goals:
+        verdict = "pass" if goal["passed"] else "FAIL"
+        print(f"{goal['name']:<{width}}  {goal['figure']:>9.3f} {goal['unit']:<11} goal {goal['goal']:<8} {verdict}")
+    for skipped in figures.skipped:
+        print(f"skipped: {skipped['what']}: {skipped['why']}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measures liveset against its goals.")
+    parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
+    parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", choices=("hook", "analysis", "torch"), action="append")
+    options = parser.parse_args()
+    options.rounds = min(options.rounds, 3) if options.quick else options.rounds
+    options.events = 2_000_000 if options.quick else 10_000_000
+    options.largest = 10**7 if options.quick else 10**8
+    os.makedirs(WORK, exist_ok=True)
+    about, figures = machine(), Figures()
+    for name, bench in (("hook", bench_hook), ("analysis", bench_analysis), ("torch", bench_torch)):
+        if not options.only or name in options.only:
+            bench(figures, options)
+    show(figures, about)
+    if options.json:
+        with open(options.json, "w") as file:
+            result = {"schema": "liveset.bench/1", "machine": about, "quick": options.quick, "rounds": options.rounds,
+                      "goals": figures.goals, "skipped": figures.skipped, "details": figures.details}
+            json.dump(result, file, indent=1)
+            file.write("\n")
+    return 0 if all(goal["passed"] for goal in figures.goals) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
