@@ -1,0 +1,58 @@
+// Second pass over a trace that states what storages hold: finds the block of every statement, leaves the evidence for
+// classes.h on it, and reconciles the two ledgers: values and storages without a block, several values in one block, blocks
+// that outlive the release of what they held.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "viewer/ledger/physical.h"
+
+namespace liveset::ledger {
+
+// A statement about a storage that no live block holds.
+struct Orphan {
+  std::uint64_t event = 0, address = 0, size = 0;
+  trace::Kind kind = trace::Kind::none;
+  std::uint32_t heap = 0, value = 0, name = 0;
+};
+
+// A block that was freed after the last value in it had been released. Only where a program states both.
+struct OverRetained {
+  std::uint32_t ordinal = 0, value = 0;
+  std::uint64_t released_event = 0, bytes = 0, delay_ns = 0;
+  double byte_seconds() const { return static_cast<double>(bytes) * static_cast<double>(delay_ns) * 1e-9; }
+};
+
+// What the graph walk of one backward stated. Parameters are part of it.
+struct RetainedSet {
+  std::uint64_t slots = 0, storages = 0, bytes = 0, parameter_storages = 0, parameter_bytes = 0;
+};
+
+struct BlockName {
+  std::uint32_t value = 0, name = 0;  // a Value id, or a String id such as "AddmmBackward0.mat1"
+  trace::MemoryClass memory_class = trace::MemoryClass::none;
+};
+
+struct Attribution {
+  static constexpr std::size_t max_examples = 8, max_names = 4;
+
+  bool python = false;  // the trace has the Python source
+  std::uint64_t statements = 0, orphans = 0, orphan_bytes = 0;
+  std::vector<Orphan> first_orphans;
+  std::uint64_t named_blocks = 0, shared_blocks = 0;  // shared: held several values at once
+  std::uint64_t over_retained_blocks = 0, over_retained_bytes = 0, longest_delay_ns = 0, freed_before_release = 0;
+  double over_retained_byte_seconds = 0;
+  std::vector<OverRetained> worst;        // by byte-seconds, falling
+  std::vector<RetainedSet> retained;      // one for each of PhysicalLedger::backwards
+  std::map<std::uint32_t, std::vector<BlockName>> names;  // by ordinal, of blocks that live after names_at
+};
+
+struct AttributionOptions {
+  std::uint64_t names_at = no_event;
+  Progress progress;
+};
+
+Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options = {});
+
+}  // namespace liveset::ledger

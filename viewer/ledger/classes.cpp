@@ -1,0 +1,60 @@
+#include "viewer/ledger/classes.h"
+
+#include <algorithm>
+
+namespace liveset::ledger {
+namespace {
+
+// The stated classes are 15 bits, so every combination's answer fits a small table.
+std::array<std::uint8_t, 1 << 15> make_strongest() {
+  std::array<std::uint8_t, 1 << 15> table{};
+  for (std::uint32_t stated = 0; stated < table.size(); ++stated) {
+    for (const MemoryClass memory_class : class_precedence) {
+      if ((stated >> (static_cast<unsigned>(memory_class) - 1) & 1) == 0) continue;
+      table[stated] = static_cast<std::uint8_t>(memory_class);
+      break;
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+MemoryClass class_of(const Block& block, bool python) {
+  static const auto strongest = make_strongest();
+  if (const std::uint32_t stated = block.stated(); stated != 0) return static_cast<MemoryClass>(strongest[stated]);
+  if (!python) return MemoryClass::unattributed;
+  return block.in_step() ? MemoryClass::temporary : MemoryClass::input;
+}
+
+// One pass over the blocks: each adds its bytes to the first moment that sees it and takes them away from the first that no
+// longer does; prefix sums do the rest. Most blocks live between two moments and touch nothing.
+std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap, std::span<const std::uint64_t> events, bool python) {
+  std::vector<ClassBytes> sums(events.size() + 1);
+  std::size_t next = 0;  // first moment not before the block's birth
+  ledger.blocks.for_each([&](std::uint32_t, const Block& block) {
+    while (next < events.size() && events[next] < block.birth) ++next;
+    if (next == events.size() || block.death <= events[next] || block.heap() != heap) return;
+    const auto gone = std::lower_bound(events.begin() + static_cast<std::ptrdiff_t>(next), events.end(),
+                                       block.freed() ? block.death : no_event);
+    const auto memory_class = static_cast<std::size_t>(class_of(block, python));
+    const std::uint64_t bytes = ledger.blocks.bytes(block);
+    sums[next][memory_class] += bytes;
+    sums[static_cast<std::size_t>(gone - events.begin())][memory_class] -= bytes;  // wraps; the prefix sum does not
+  });
+  for (std::size_t i = 1; i < events.size(); ++i) {
+    for (std::size_t c = 0; c < sums[i].size(); ++c) sums[i][c] += sums[i - 1][c];
+  }
+  sums.resize(events.size());
+  return sums;
+}
+
+std::vector<std::uint32_t> live_blocks(const PhysicalLedger& ledger, std::uint32_t heap, std::uint64_t event) {
+  std::vector<std::uint32_t> ordinals;
+  ledger.blocks.for_each([&](std::uint32_t ordinal, const Block& block) {
+    if (block.live_after(event) && block.heap() == heap) ordinals.push_back(ordinal);
+  });
+  return ordinals;
+}
+
+}  // namespace liveset::ledger

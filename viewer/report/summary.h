@@ -1,0 +1,97 @@
+// What `liveset summary` says, as plain data: built once, formatted as text, JSON, Markdown or CSV. One number everywhere.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/ledger/attribution.h"
+#include "viewer/ledger/classes.h"
+#include "viewer/ledger/physical.h"
+#include "viewer/report/text.h"
+
+namespace liveset::report {
+
+struct CounterFigure {
+  std::string heap, name;
+  std::uint64_t peak = 0, final = 0, peak_event = ledger::no_event;
+  bool sampled = false;
+};
+
+// The highest moment of one counter, and what lived then.
+struct PeakFigure {
+  std::string counter, heap, module, scope;
+  std::uint64_t bytes = 0, event = ledger::no_event, time_ns = 0;
+  bool sampled = false;
+  std::optional<std::int64_t> step;
+  trace::Phase phase = trace::Phase::other;
+  std::uint64_t allocated_bytes = 0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
+  // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below `allocated`
+  // (requested), the classes sum to allocated_bytes instead.
+  ledger::ClassBytes classes{};
+  std::uint64_t blocks = 0;
+  std::uint64_t unnamed_blocks = 0, unnamed_bytes = 0;  // no value and no storage statement names them
+};
+
+struct BackwardFigure {
+  std::uint64_t event = 0, live_bytes = 0;
+  std::int64_t nodes = 0;
+  ledger::ClassBytes classes{};  // sums to live_bytes
+  ledger::RetainedSet retained;
+};
+
+struct StepFigure {
+  ledger::Step step;
+  std::vector<BackwardFigure> backwards;
+};
+
+struct Summary {
+  std::string file;
+  std::uint64_t file_bytes = 0, events = 0, allocations = 0, end_time_ns = 0;
+  trace::Process process;
+  std::vector<trace::Source> sources;
+  ledger::Range range;
+  std::string heap;  // the shown one; empty when the trace has no block
+  std::vector<CounterFigure> counters;
+  std::optional<PeakFigure> peak;
+  std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
+  ledger::Phases phases;
+  std::vector<StepFigure> steps;     // that begin in the range
+  ledger::Attribution attribution;
+  // Health.
+  trace::Health health;
+  std::uint64_t unmatched_frees = 0, conservation_mismatches = 0, checked_events = 0, open_blocks = 0, holes = 0, sums_off = 0;
+  std::uint64_t reserved_below_total = 0, segments_not_reserved = 0, dropped_marks = 0;
+  std::vector<ledger::Mismatch> mismatches;
+  std::vector<std::string> heap_names;  // by id, for the mismatches
+};
+
+struct SummaryOptions {
+  std::string heap;                    // empty: choose
+  std::string counter = "allocated";   // or reserved, segments, or one that is sampled
+  ledger::Range range;
+  ledger::Progress progress;
+};
+
+// Errors: what the ledger refuses; a heap or a counter that the trace does not have (usage).
+Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options);
+
+// The ledger of one counter's peak, for `peak` too. `ledger` must have been attributed.
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const std::string& counter, bool python);
+// The live set of the shown heap after `event`, as if it were a peak of `allocated`.
+Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event, bool python);
+
+nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
+nlohmann::ordered_json peak_json(const PeakFigure& peak);
+nlohmann::ordered_json summary_json(const Summary& summary);
+std::string summary_text(const Summary& summary, const TextStyle& style);
+std::string summary_markdown(const Summary& summary, const TextStyle& style);
+
+// Parts that other reports share.
+std::string peak_headline(const PeakFigure& peak, const TextStyle& style);
+Table classes_table(const PeakFigure& peak, TableFormat format, const TextStyle& style);
+// One line a problem; empty when the trace is sound.
+std::vector<std::string> health_lines(const Summary& summary, const TextStyle& style);
+
+}  // namespace liveset::report

@@ -1,0 +1,68 @@
+// Numbers and tables for people (and for spreadsheets and Markdown): the one place where figures become text.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace liveset::report {
+
+enum class TableFormat { text, csv, md };
+
+struct TextStyle {
+  bool exact_bytes = false;  // bytes instead of GiB, MiB, KiB
+  bool ascii = false;        // no characters beyond ASCII
+  bool color = false;
+  unsigned columns = 80;
+};
+
+std::string format_bytes(std::uint64_t bytes, bool exact);  // "27.07 MiB", "512 B"; exact: "28,386,344"
+std::string format_count(std::uint64_t count);              // "1,234,567"
+std::string format_time(std::uint64_t ns);                  // "1.234 s", "12.3 ms"
+std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
+
+// Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?'; with `ascii`,
+// so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a module path tell most.
+std::string printable(std::string_view text, const TextStyle& style, std::size_t width = std::string::npos);
+
+struct Cell {
+  enum class Kind { text, bytes, count, percent } kind = Kind::text;
+  std::string text;
+  std::uint64_t number = 0, whole = 0;
+
+  static Cell words(std::string_view text) { return {Kind::text, std::string(text)}; }
+  static Cell bytes(std::uint64_t bytes) { return {Kind::bytes, {}, bytes}; }
+  static Cell count(std::uint64_t count) { return {Kind::count, {}, count}; }
+  static Cell percent(std::uint64_t part, std::uint64_t whole) { return {Kind::percent, {}, part, whole}; }
+};
+
+struct Column {
+  std::string title;
+  bool right = false;   // numbers
+  std::size_t width = 0;  // 0: as wide as its widest cell; fixed widths let rows be printed one by one
+};
+
+// Rows of cells. Text: two spaces indentation and between columns, the last text column cut so that lines keep to the style's
+// width. csv: exact integers, quoted where needed. md: a pipe table.
+class Table {
+ public:
+  Table(std::vector<Column> columns, TableFormat format, TextStyle style) : columns_(std::move(columns)), format_(format), style_(style) {}
+  void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
+  // The title line, then all rows.
+  std::string render() const;
+  // For long lists with fixed widths: the parts one by one.
+  std::string render_titles() const;
+  std::string render_row(const std::vector<Cell>& cells) const;
+
+ private:
+  std::string cell_text(const Cell& cell) const;
+  std::vector<std::size_t> widths(const std::vector<std::vector<std::string>>& rows) const;
+  std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;
+
+  std::vector<Column> columns_;
+  TableFormat format_;
+  TextStyle style_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace liveset::report
