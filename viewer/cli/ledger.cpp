@@ -1,7 +1,64 @@
+// `liveset ledger`: the events one by one, with running counts and bytes.
+#include "viewer/cli/ledger.h"
+
+#include <charconv>
+#include <memory>
+#include <optional>
+
 #include "viewer/cli/commands.h"
+#include "viewer/cli/traces.h"
 
 namespace liveset::cli {
+namespace {
 
-void add_ledger(CLI::App& app, Context&) { app.add_subcommand("ledger", "(being built)"); }
+struct Options : ReadOptions {
+  bool logical = false, physical = false;
+  std::string heap, address;
+};
+
+// 0x... or decimal.
+std::optional<std::uint64_t> parse_address(std::string_view text) {
+  const bool hexadecimal = text.substr(0, 2) == "0x" || text.substr(0, 2) == "0X";
+  if (hexadecimal) text.remove_prefix(2);
+  std::uint64_t address = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), address, hexadecimal ? 16 : 10);
+  if (text.empty() || code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return address;
+}
+
+Status run(const Options& options, Context& context) {
+  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);  // before the file: a typo costs no waiting
+  if (!spec) return spec.take_error();
+  std::optional<std::uint64_t> address;
+  if (!options.address.empty() && !(address = parse_address(options.address)))
+    return Error{ErrorKind::usage, "", std::nullopt, "--at " + options.address + " is not an address", "0x7f12... or a decimal number"};
+  Result<trace::TraceFile> file = open_shown(options.trace);
+  if (!file) return file.take_error();
+  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
+  if (!range) return range.take_error();
+  Status status = address             ? print_address(*file, *range, *address, context)
+                  : options.physical ? print_physical_ledger(*file, *range, options.heap, context)
+                                      : print_logical_ledger(*file, *range, context);
+  if (status) report_health(*file, context);
+  return status;
+}
+
+}  // namespace
+
+void add_ledger(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("ledger", "the events one by one, with running counts and bytes");
+  const auto options = std::make_shared<Options>();
+  add_read_options(*command, *options);
+  CLI::Option_group* which = command->add_option_group("which ledger");
+  which->add_flag("--logical", options->logical, "which values backward holds");
+  which->add_flag("--physical", options->physical, "which blocks the allocator holds");
+  which->add_option("--at", options->address, "what lived at this address, and when")->option_text("ADDRESS");
+  which->require_option(1);
+  command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")->option_text("NAME");
+  add_output_options(*command, context);
+  command->callback([options, &context] {
+    if (const Status status = run(*options, context); !status) context.fail(status.error());
+  });
+}
 
 }  // namespace liveset::cli

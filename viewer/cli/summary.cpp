@@ -1,7 +1,90 @@
+// `liveset summary`: the peak, what it consists of, and whether the trace can be trusted.
+#include "viewer/report/summary.h"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
 #include "viewer/cli/commands.h"
+#include "viewer/cli/traces.h"
 
 namespace liveset::cli {
+namespace {
 
-void add_summary(CLI::App& app, Context&) { app.add_subcommand("summary", "(being built)"); }
+struct Options : ReadOptions {
+  std::string heap, counter = "allocated";
+};
+
+// Every figure as `path,value`: what a spreadsheet can use of a summary.
+void print_flat(const nlohmann::ordered_json& json) {
+  report::Table table({{"figure"}, {"value"}}, report::TableFormat::csv, {});
+  for (const auto& [path, value] : json.flatten().items()) {
+    std::string name = path.substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    table.row({report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump())});
+  }
+  std::cout << table.render();
+}
+
+nlohmann::ordered_json trace_json(const trace::TraceFile& file) {
+  const trace::Process& process = file.header().process;
+  return {{"file", file.path()}, {"pid", process.pid}, {"command", process.command}, {"events", file.events()}, {"lost_events", file.health().lost_events}, {"truncated", file.health().truncated}};
+}
+
+std::string other_traces(const std::vector<trace::TraceFile>& files, const report::Style& style) {
+  report::Table table({{"pid", true}, {"events", true}, {"other traces of this run"}}, report::TableFormat::text, style);
+  constexpr std::size_t shown = 8;
+  for (std::size_t i = 1; i < std::min(files.size(), shown + 1); ++i)
+    table.row({report::Cell::words(std::to_string(files[i].header().process.pid)), report::Cell::count(files[i].events()), report::Cell::words(files[i].path())});
+  std::string text = "\n" + table.render();
+  if (files.size() > shown + 1) text += "  (" + std::to_string(files.size() - shown - 1) + " more)\n";
+  return text;
+}
+
+Status run(const Options& options, Context& context) {
+  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);  // before the file: a typo costs no waiting
+  if (!spec) return spec.take_error();
+  Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
+  if (!files) return files.take_error();
+  const trace::TraceFile& file = files->front();
+  Result<ledger::Range> range = ledger::resolve_range(file, *spec);
+  if (!range) return range.take_error();
+
+  Result<report::Summary> summary = [&] {
+    ProgressBar bar("reading " + file.path());
+    return report::summarize(file, {options.heap, options.counter, *range, bar.callback()});
+  }();
+  if (!summary) return summary.take_error();
+  const report::Style style = text_style(context);
+  if (context.format == Format::table) {
+    std::cout << report::summary_text(*summary, style) << (files->size() > 1 ? other_traces(*files, style) : "");
+  } else if (context.format == Format::md) {
+    std::cout << report::summary_markdown(*summary, style);
+  } else {
+    nlohmann::ordered_json json = report::summary_json(*summary);
+    json["traces"] = nlohmann::ordered_json::array();
+    for (const trace::TraceFile& each : *files) json["traces"].push_back(trace_json(each));
+    if (context.format == Format::json)
+      std::cout << json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    else
+      print_flat(json);
+  }
+  for (const trace::TraceFile& each : *files) report_health(each, context);
+  return Done{};
+}
+
+}  // namespace
+
+void add_summary(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
+  const auto options = std::make_shared<Options>();
+  add_read_options(*command, *options);
+  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
+  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  add_output_options(*command, context);
+  command->callback([options, &context] {
+    if (const Status status = run(*options, context); !status) context.fail(status.error());
+  });
+}
 
 }  // namespace liveset::cli

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "viewer/ledger/range.h"
 #include "viewer/trace/records.h"
 
 namespace liveset::ledger {
@@ -23,7 +24,6 @@ enum class LogicalKind : std::uint8_t { create, keep, drop, rerun, merge, use, r
 std::string_view logical_kind_name(LogicalKind kind);
 
 inline constexpr std::uint32_t no_index = 0xffffffffU;
-inline constexpr std::uint64_t no_event = ~std::uint64_t{0};
 inline constexpr std::int64_t no_number = -1;
 
 struct LogicalValue {

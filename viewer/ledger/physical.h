@@ -20,7 +20,6 @@ namespace liveset::ledger {
 
 using Progress = std::function<void(std::size_t done, std::size_t all)>;  // called once a chunk
 
-inline constexpr std::uint64_t no_event = std::numeric_limits<std::uint64_t>::max();
 
 struct Counter {
   std::uint64_t peak = 0, peak_event = no_event, final = 0;

@@ -12,6 +12,8 @@
 
 namespace liveset::ledger {
 
+inline constexpr std::uint64_t no_event = std::numeric_limits<std::uint64_t>::max();
+
 // Events [first, end) of a trace.
 struct Range {
   static constexpr std::uint64_t open_end = std::numeric_limits<std::uint64_t>::max();

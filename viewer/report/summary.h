@@ -85,13 +85,13 @@ Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::Physica
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);
 nlohmann::ordered_json summary_json(const Summary& summary);
-std::string summary_text(const Summary& summary, const TextStyle& style);
-std::string summary_markdown(const Summary& summary, const TextStyle& style);
+std::string summary_text(const Summary& summary, const Style& style);
+std::string summary_markdown(const Summary& summary, const Style& style);
 
 // Parts that other reports share.
-std::string peak_headline(const PeakFigure& peak, const TextStyle& style);
-Table classes_table(const PeakFigure& peak, TableFormat format, const TextStyle& style);
+std::string peak_headline(const PeakFigure& peak, const Style& style);
+Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style);
 // One line a problem; empty when the trace is sound.
-std::vector<std::string> health_lines(const Summary& summary, const TextStyle& style);
+std::vector<std::string> health_lines(const Summary& summary, const Style& style);
 
 }  // namespace liveset::report

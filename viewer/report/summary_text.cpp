@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t shown_steps = 10;
 
-std::string bold(const std::string& text, const TextStyle& style) { return style.color ? "\033[1m" + text + "\033[0m" : text; }
+std::string bold(const std::string& text, const Style& style) { return style.color ? "\033[1m" + text + "\033[0m" : text; }
 
 std::string join_words(const std::vector<std::string>& words) {
   std::string text;
@@ -16,7 +16,7 @@ std::string join_words(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string first_line(const Summary& summary, const TextStyle& style) {
+std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = format_count(summary.events) + " events";
   if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
   facts += ", " + format_time(summary.end_time_ns) + ", pid " + std::to_string(summary.process.pid);
@@ -38,7 +38,7 @@ std::vector<std::size_t> steps_to_show(const Summary& summary) {
   return shown;
 }
 
-Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format, const TextStyle& style) {
+Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format, const Style& style) {
   Table table({{"step", true}, {"peak", true}, {"in phase"}, {"at backward start", true}, {"activations", true}, {"allocations", true}, {"recomputed", true}}, format, style);
   for (const std::size_t i : shown) {
     const StepFigure& figure = summary.steps[i];
@@ -63,14 +63,14 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
   return table;
 }
 
-Table counters_table(const Summary& summary, TableFormat format, const TextStyle& style) {
+Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"heap"}, {"counter"}, {"peak", true}, {"at the end", true}, {""}}, format, style);
   for (const CounterFigure& counter : summary.counters)
     table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak), Cell::bytes(counter.final), Cell::words(counter.sampled ? "sampled" : "")});
   return table;
 }
 
-Table phases_table(const Summary& summary, TableFormat format, const TextStyle& style) {
+Table phases_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"phase"}, {"peak", true}, {"allocations", true}}, format, style);
   for (int i = 0; i < trace::phase_count; ++i) {
     const ledger::PhaseFigures& phase = summary.phases[static_cast<std::size_t>(i)];
@@ -84,7 +84,7 @@ std::string counted(std::uint64_t count, const std::string& one, const std::stri
   return format_count(count) + " " + (count == 1 ? one : many);
 }
 
-void reconciliation_lines(const Summary& summary, const TextStyle& style, std::vector<std::string>& lines) {
+void reconciliation_lines(const Summary& summary, const Style& style, std::vector<std::string>& lines) {
   const ledger::Attribution& found = summary.attribution;
   if (found.orphans != 0)
     lines.push_back(counted(found.orphans, "statement names", "statements name") + " a storage that no live block holds (" +
@@ -98,7 +98,7 @@ void reconciliation_lines(const Summary& summary, const TextStyle& style, std::v
 
 }  // namespace
 
-std::vector<std::string> health_lines(const Summary& summary, const TextStyle& style) {
+std::vector<std::string> health_lines(const Summary& summary, const Style& style) {
   const trace::Health& health = summary.health;
   std::vector<std::string> lines;
   if (health.truncated || health.damaged_packets != 0)
@@ -116,7 +116,7 @@ std::vector<std::string> health_lines(const Summary& summary, const TextStyle& s
   return lines;
 }
 
-std::string peak_headline(const PeakFigure& peak, const TextStyle& style) {
+std::string peak_headline(const PeakFigure& peak, const Style& style) {
   std::string text = bold("PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style), style);
   if (!style.exact_bytes) text += "  (" + format_count(peak.bytes) + " bytes)";
   if (peak.sampled) text += "  sampled";
@@ -128,7 +128,7 @@ std::string peak_headline(const PeakFigure& peak, const TextStyle& style) {
   return text;
 }
 
-Table classes_table(const PeakFigure& peak, TableFormat format, const TextStyle& style) {
+Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style) {
   Table table({{"holds"}, {"bytes", true}, {"", true}}, format, style);
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   std::uint64_t sum = 0;
@@ -142,7 +142,7 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const TextStyle&
   return table;
 }
 
-std::string summary_text(const Summary& summary, const TextStyle& style) {
+std::string summary_text(const Summary& summary, const Style& style) {
   std::string text = first_line(summary, style) + "\n";
   if (summary.peak) {
     text += peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
@@ -179,7 +179,7 @@ std::string summary_text(const Summary& summary, const TextStyle& style) {
   return text;
 }
 
-std::string summary_markdown(const Summary& summary, const TextStyle& style) {
+std::string summary_markdown(const Summary& summary, const Style& style) {
   std::string text = "# " + printable(summary.file, style) + "\n\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;

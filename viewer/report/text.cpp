@@ -66,7 +66,7 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? "-" : fixed(100.0 * static_cast<double>(part) / static_cast<double>(whole), 1) + "%";
 }
 
-std::string printable(std::string_view text, const TextStyle& style, std::size_t width) {
+std::string printable(std::string_view text, const Style& style, std::size_t width) {
   std::string clean;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);

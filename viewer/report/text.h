@@ -9,7 +9,7 @@ namespace liveset::report {
 
 enum class TableFormat { text, csv, md };
 
-struct TextStyle {
+struct Style {
   bool exact_bytes = false;  // bytes instead of GiB, MiB, KiB
   bool ascii = false;        // no characters beyond ASCII
   bool color = false;
@@ -23,7 +23,7 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
 
 // Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?'; with `ascii`,
 // so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a module path tell most.
-std::string printable(std::string_view text, const TextStyle& style, std::size_t width = std::string::npos);
+std::string printable(std::string_view text, const Style& style, std::size_t width = std::string::npos);
 
 struct Cell {
   enum class Kind { text, bytes, count, percent } kind = Kind::text;
@@ -46,7 +46,7 @@ struct Column {
 // width. csv: exact integers, quoted where needed. md: a pipe table.
 class Table {
  public:
-  Table(std::vector<Column> columns, TableFormat format, TextStyle style) : columns_(std::move(columns)), format_(format), style_(style) {}
+  Table(std::vector<Column> columns, TableFormat format, Style style) : columns_(std::move(columns)), format_(format), style_(style) {}
   void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
   // The title line, then all rows.
   std::string render() const;
@@ -61,7 +61,7 @@ class Table {
 
   std::vector<Column> columns_;
   TableFormat format_;
-  TextStyle style_;
+  Style style_;
   std::vector<std::vector<Cell>> rows_;
 };
 

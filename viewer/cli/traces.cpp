@@ -1,0 +1,109 @@
+#include "viewer/cli/traces.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include "viewer/trace/columns.h"
+
+namespace liveset::cli {
+namespace {
+
+// Cheap: only kinds are decoded, and training jobs begin their first step early.
+bool has_steps(const trace::TraceFile& file) {
+  trace::Columns columns;
+  for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
+    if (!file.read_chunk(chunk, trace::column::kind, columns)) return false;
+    if (std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(trace::Kind::step_begin)) != columns.kind.end()) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> siblings(const std::string& path) {
+  std::vector<std::string> files;
+  std::error_code code;
+  for (std::filesystem::directory_iterator it(path + ".d", code), end; !code && it != end; it.increment(code)) {
+    if (it->path().extension() == ".liveset") files.push_back(it->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
+  std::vector<trace::TraceFile> files;
+  const std::vector<std::string> more = siblings(path);
+  std::error_code code;
+  if (more.empty() || std::filesystem::exists(path, code)) {
+    Result<trace::TraceFile> first = trace::TraceFile::open(path);
+    if (!first) return first.take_error();
+    files.push_back(std::move(*first));
+  }
+  for (const std::string& name : more) {
+    Result<trace::TraceFile> file = trace::TraceFile::open(name);
+    if (file)
+      files.push_back(std::move(*file));
+    else
+      std::cerr << "liveset: " << file.error().message() << '\n';
+  }
+  if (files.empty()) return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read", "the reasons stand above"};
+  if (files.size() > 1) {
+    const auto shown = std::find_if(files.begin(), files.end(), has_steps);
+    if (shown != files.end()) std::rotate(files.begin(), shown, shown + 1);
+  }
+  return files;
+}
+
+Result<trace::TraceFile> open_shown(const std::string& path) {
+  Result<std::vector<trace::TraceFile>> files = open_run(path);
+  if (!files) return files.take_error();
+  return std::move(files->front());
+}
+
+void report_health(const trace::TraceFile& file, Context& context) {
+  const trace::Health& health = file.health();
+  if (!health.truncated && health.damaged_packets == 0) return;
+  if (context.strict) {
+    context.fail({ErrorKind::truncated, file.path(), health.readable_bytes, health.note.empty() ? "the trace could be read only in part" : health.note, ""});
+  } else {
+    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, text_style(context)) << '\n';
+  }
+}
+
+report::Style text_style(const Context& context) {
+  return {context.exact_bytes, context.ascii, context.color, context.columns};
+}
+
+report::TableFormat table_format(const Context& context) {
+  return context.format == Format::csv ? report::TableFormat::csv : context.format == Format::md ? report::TableFormat::md : report::TableFormat::text;
+}
+
+ProgressBar::ProgressBar(std::string what) : what_(std::move(what)), start_(std::chrono::steady_clock::now()), terminal_(isatty(STDERR_FILENO) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
+}
+
+ledger::Progress ProgressBar::callback() {
+  if (!terminal_) return {};
+  return [this](std::size_t done, std::size_t all) { show(done, all); };
+}
+
+void ProgressBar::show(std::size_t done, std::size_t all) {
+  const int percent = all == 0 ? 100 : static_cast<int>(100 * done / all);
+  if (percent == percent_ || std::chrono::steady_clock::now() - start_ < std::chrono::milliseconds(500)) return;
+  percent_ = percent;
+  constexpr int width = 30;
+  const int filled = width * percent / 100;
+  std::cerr << "\r" << what_ << " [" << std::string(static_cast<std::size_t>(filled), '#') << std::string(static_cast<std::size_t>(width - filled), '.') << "] " << percent << "%" << std::flush;
+}
+
+void add_read_options(CLI::App& command, ReadOptions& options) {
+  command.add_option("trace", options.trace, "a *.liveset file; of a run with several, the others are found beside it")->required()->option_text("TRACE");
+  command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")->option_text("RANGE");
+}
+
+}  // namespace liveset::cli

@@ -1,0 +1,52 @@
+// What every command that reads traces shares: opening them, --range, --strict, and a progress bar.
+#pragma once
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "viewer/cli/command.h"
+#include "viewer/ledger/physical.h"
+#include "viewer/ledger/range.h"
+#include "viewer/report/text.h"
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::cli {
+
+// The traces of a run: OUT and all of OUT.d/. The first one is the one to show: the first that has steps, else OUT. Files of
+// OUT.d that cannot be read are named on stderr. Fails when nothing can be read.
+Result<std::vector<trace::TraceFile>> open_run(const std::string& path);
+// Only the one to show.
+Result<trace::TraceFile> open_shown(const std::string& path);
+
+// A trace that was read only in part: with --strict that is an error (exit 4), otherwise stderr says so. To be called after the
+// output was printed.
+void report_health(const trace::TraceFile& file, Context& context);
+
+report::Style text_style(const Context& context);
+report::TableFormat table_format(const Context& context);
+
+// A bar on stderr: only on a terminal, only after half a second, gone at the end.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string what);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  // Valid as long as the bar. Empty when no terminal watches.
+  ledger::Progress callback();
+
+ private:
+  void show(std::size_t done, std::size_t all);
+  std::string what_;
+  std::chrono::steady_clock::time_point start_;
+  int percent_ = -1;
+  bool terminal_;
+};
+
+// Adds TRACE and --range to a command.
+struct ReadOptions {
+  std::string trace, range;
+};
+void add_read_options(CLI::App& command, ReadOptions& options);
+
+}  // namespace liveset::cli
