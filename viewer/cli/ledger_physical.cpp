@@ -61,7 +61,7 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
   const std::string shown = heap_name(file, ledgers->physical.shown_heap);
   const bool json = context.format == Format::json;
   report::Table table({{"event", true, 9}, {"kind", false, 14}, {"address", false, 14}, {"bytes", true, 10}, {"live", true, 6}, {"live bytes", true, 10}, {"module or phase"}},
-                      table_format(context), text_style(context));
+                      table_format(context), style_of(context));
   if (json)
     std::cout << "{\"schema\":\"liveset.ledger/1\",\"ledger\":\"physical\",\"file\":" << dump(file.path()) << ",\"heap\":" << dump(shown) << ",\"events\":[";
   else
@@ -113,7 +113,7 @@ Status print_address(const trace::TraceFile& file, const ledger::Range& range, s
     std::cout << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
     return Done{};
   }
-  report::Table table({{"born", true}, {"freed", true}, {"heap"}, {"bytes", true}, {"class"}, {"step", true}, {"in"}, {"module"}}, table_format(context), text_style(context));
+  report::Table table({{"born", true}, {"freed", true}, {"heap"}, {"bytes", true}, {"class"}, {"step", true}, {"in"}, {"module"}}, table_format(context), style_of(context));
   for (const ledger::BlockDetail& block : *blocks)
     table.row({Cell::words(std::to_string(block.birth)), Cell::words(block.death == ledger::no_event ? "-" : std::to_string(block.death)), Cell::words(heap_name(file, block.heap)),
                Cell::bytes(block.bytes), Cell::words(class_text(class_of(block))), Cell::words(block.step ? std::to_string(*block.step) : "-"),

@@ -31,7 +31,7 @@ Status run(Options& options, Context& context) {
     return report::build_peak(*file, wanted);
   }();
   if (!report) return report.take_error();
-  const report::Style style = text_style(context);
+  const report::Style style = style_of(context);
   switch (context.format) {
     case Format::table: std::cout << report::peak_text(*report, options.top, style); break;
     case Format::md: std::cout << report::peak_markdown(*report, style); break;

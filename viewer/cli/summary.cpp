@@ -55,7 +55,7 @@ Status run(const Options& options, Context& context) {
     return report::summarize(file, {options.heap, options.counter, *range, bar.callback()});
   }();
   if (!summary) return summary.take_error();
-  const report::Style style = text_style(context);
+  const report::Style style = style_of(context);
   if (context.format == Format::table) {
     std::cout << report::summary_text(*summary, style) << (files->size() > 1 ? other_traces(*files, style) : "");
   } else if (context.format == Format::md) {

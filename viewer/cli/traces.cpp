@@ -69,11 +69,11 @@ void report_health(const trace::TraceFile& file, Context& context) {
   if (context.strict) {
     context.fail({ErrorKind::truncated, file.path(), health.readable_bytes, health.note.empty() ? "the trace could be read only in part" : health.note, ""});
   } else {
-    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, text_style(context)) << '\n';
+    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, style_of(context)) << '\n';
   }
 }
 
-report::Style text_style(const Context& context) {
+report::Style style_of(const Context& context) {
   return {context.exact_bytes, context.ascii, context.color, context.columns};
 }
 

@@ -22,7 +22,7 @@ Result<trace::TraceFile> open_shown(const std::string& path);
 // output was printed.
 void report_health(const trace::TraceFile& file, Context& context);
 
-report::Style text_style(const Context& context);
+report::Style style_of(const Context& context);
 report::TableFormat table_format(const Context& context);
 
 // A bar on stderr: only on a terminal, only after half a second, gone at the end.
