@@ -35,9 +35,11 @@ class Loader {
     Status status = read_header();
     if (status) status = find_footer();
     if (status) status = walk();
-    if (status) status = finish_chunks();
-    if (status) finish_health();
-    return status;
+    if (!status) return status;
+    while (!settle_last()) {
+    }
+    finish_health();
+    return Done{};
   }
 
  private:
@@ -45,15 +47,14 @@ class Loader {
   Status not_a_trace();
   Status find_footer();
   Status walk();
-  Status take(const Packet& packet);
-  Status take_chunk(const Packet& packet);
-  Status count_allocations_of_last();
+  void take(const Packet& packet);
+  void take_chunk(const Packet& packet);
+  bool settle_last();
   void drop_last();
   // By the file's numbers, up to the last chunk's end.
   std::uint64_t allocations_so_far() const {
     return state_.chunks.empty() ? 0 : state_.places.back().first_allocation + state_.chunks.back().allocations;
   }
-  Status finish_chunks();
   void finish_health();
 
   void damaged(std::uint64_t offset, const std::string& what) {
@@ -144,8 +145,7 @@ Status Loader::walk() {
         break;
       }
       if (packet.intact) {
-        Status status = take(packet);
-        if (!status) return status;
+        take(packet);
       } else {
         damaged(packet.offset, "a packet's checksum is wrong");
       }
@@ -174,49 +174,46 @@ Status Loader::walk() {
   return Done{};
 }
 
-Status Loader::take(const Packet& packet) {
+void Loader::take(const Packet& packet) {
   switch (packet.field) {
     case proto::dictionary_field:
       if (!parse_dictionary(packet.body, state_.dictionary)) damaged(packet.offset, "a dictionary packet makes no sense");
-      return Done{};
-    case proto::events_field: return take_chunk(packet);
+      break;
+    case proto::events_field: take_chunk(packet); break;
     case proto::loss_field: {
       Loss loss;
       if (parse_loss(packet.body, loss)) state_.health.losses.push_back(loss);
-      return Done{};
+      break;
     }
-    case proto::calibration_field: return Done{};
+    case proto::calibration_field: break;
     case proto::footer_field:
       // The real one is found from the file's end.
       if (!state_.health.has_footer || packet.end != file_.size()) damaged(packet.offset, "the footer is damaged or not at the end");
-      return Done{};
-    default: ++state_.health.unknown_packets; return Done{};
+      break;
+    default: ++state_.health.unknown_packets; break;
   }
 }
 
-Status Loader::take_chunk(const Packet& packet) {
+void Loader::take_chunk(const Packet& packet) {
   ChunkView view;
   std::string why;
   if (!parse_chunk(packet.body, view, why)) {
     damaged(packet.offset, why);
-    return Done{};
+    return;
   }
   if (view.first_event < next_event_) {
     damaged(packet.offset, "a chunk begins with event " + std::to_string(view.first_event) + ", which came before");
-    return Done{};
+    return;
   }
   const bool follows = view.first_event == next_event_ && !state_.chunks.empty();
-  if (!follows) {
-    Status status = count_allocations_of_last();
-    if (!status) return status;
-  }
+  if (!follows) settle_last();
   const std::uint64_t missing_events = view.first_event - next_event_;
   const std::uint64_t counted = allocations_so_far();
   const std::uint64_t lowest = follows ? state_.places.back().first_allocation : counted;
   const std::uint64_t highest = follows ? lowest + state_.chunks.back().events : counted + missing_events;
   if (view.first_allocation < lowest || view.first_allocation > highest) {
     damaged(packet.offset, "a chunk's first allocation does not fit the one before");
-    return Done{};
+    return;
   }
   if (follows) {
     state_.chunks.back().allocations = static_cast<std::uint32_t>(view.first_allocation - lowest);
@@ -237,21 +234,22 @@ Status Loader::take_chunk(const Packet& packet) {
   state_.places.push_back({packet.content_offset, static_cast<std::uint32_t>(content_bytes), view.first_allocation});
   next_event_ = view.first_event + view.events;
   state_.events += view.events;
-  return Done{};
 }
 
-// Elsewhere the next chunk says how many allocations this one has.
-Status Loader::count_allocations_of_last() {
-  if (state_.chunks.empty()) return Done{};
+// How many allocations the last chunk has, where no next one says so, and when it ends. False when it cannot be decoded: then what it
+// held is missing, like that of a chunk with a wrong checksum.
+bool Loader::settle_last() {
+  if (state_.chunks.empty()) return true;
   Columns columns;
-  if (Status status = state_.decode(state_.places.back(), 0, columns); !status) {
-    // Of no use; what it held is missing like that of a chunk with a wrong checksum.
+  if (Status status = state_.decode(state_.places.back(), proto::column_bit(proto::COLUMN_TIME), columns); !status) {
     damaged(state_.chunks.back().offset, status.error().what);
     drop_last();
-    return Done{};
+    return false;
   }
   state_.chunks.back().allocations = columns.allocations;
-  return Done{};
+  state_.allocations = state_.chunks.back().first_allocation + columns.allocations;
+  state_.end_time_ns = columns.time_ns.back();
+  return true;
 }
 
 // As if it had never been seen, nor the gap before it: whoever comes next finds one larger gap.
@@ -263,17 +261,6 @@ void Loader::drop_last() {
   next_event_ = state_.chunks.empty() ? 0 : state_.chunks.back().first_event + state_.chunks.back().events;
   state_.health.lost_events -= first_event - next_event_;
   if (!state_.gaps.empty() && state_.gaps.back().first >= allocations_so_far()) state_.gaps.pop_back();
-}
-
-Status Loader::finish_chunks() {
-  Status status = count_allocations_of_last();
-  if (!status || state_.chunks.empty()) return status;
-  state_.allocations = state_.chunks.back().first_allocation + state_.chunks.back().allocations;
-  Columns columns;
-  status = state_.decode(state_.places.back(), proto::column_bit(proto::COLUMN_TIME), columns);
-  if (!status) return status;
-  state_.end_time_ns = columns.time_ns.back();
-  return Done{};
 }
 
 void Loader::finish_health() {
