@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "tests/support/temporary_folder.h"
 #include "tests/support/trace_events.h"
 #include "viewer/trace/trace_file.h"
@@ -17,6 +19,11 @@ using testing::ElementsAre;
 
 class TraceWriterTest : public testing::Test {
  protected:
+  static proto::Footer footer_of(const std::string& bytes) {
+    proto::Trace trace;
+    EXPECT_TRUE(trace.ParseFromString(bytes));
+    return trace.packet(trace.packet_size() - 1).footer();
+  }
   std::unique_ptr<TraceWriter> create() {
     std::string error;
     std::unique_ptr<TraceWriter> writer = TraceWriter::create(path_, test::header_info(), &error);
@@ -152,6 +159,203 @@ TEST_F(TraceWriterTest, ReadsAcrossChunks) {
       ASSERT_EQ(read.allocation, next_free++);
     }
   }
+}
+
+TEST_F(TraceWriterTest, AFreeOfWhatWasNotSeenIsUnmatched) {
+  auto writer = create();
+  Event unseen = release(10, 0x9000);
+  unseen.size = 77;
+  writer->append(unseen);
+  writer->append(allocation(20, 0x1000, 8, 1));
+  writer->append(release(30, 0x1000, 2));  // the same address in another heap
+  EXPECT_TRUE(writer->is_live(1, 0x1000));
+  writer->finish("exit");
+  const trace::TraceFile file = open();
+  const std::vector<trace::Event> events = read_events(file);
+  EXPECT_EQ(events[0].kind, trace::Kind::free_unmatched);
+  EXPECT_EQ(events[0].address, 0x9000);
+  EXPECT_EQ(events[0].size, 77);
+  EXPECT_EQ(events[2].kind, trace::Kind::free_unmatched);
+  EXPECT_EQ(events[2].heap, 2);
+  EXPECT_EQ(file.health().unmatched_frees, 2);
+}
+
+TEST_F(TraceWriterTest, AnAllocationOverALiveBlockImpliesItsFree) {
+  auto writer = create();
+  writer->append(allocation(10, 0x1000, 8));
+  writer->append(allocation(20, 0x1000, 16));
+  writer->append(release(30, 0x1000));
+  writer->finish("exit");
+  const trace::TraceFile file = open();
+  const std::vector<trace::Event> events = read_events(file);
+  ASSERT_EQ(events.size(), 4);
+  EXPECT_EQ(events[1].kind, trace::Kind::free_requested);
+  EXPECT_EQ(events[1].allocation, 0);
+  EXPECT_EQ(events[1].time_ns, 20);
+  EXPECT_EQ(events[2].kind, trace::Kind::alloc);
+  EXPECT_EQ(events[3].allocation, 1);
+  EXPECT_EQ(file.health().implied_frees, 1);
+  EXPECT_EQ(file.chunks().back().totals.at(0).live_bytes, 0);
+  EXPECT_EQ(file.chunks().back().totals.at(0).peak_bytes, 16);
+}
+
+TEST_F(TraceWriterTest, AFreeThatCompletesLaterFindsItsBlockTwice) {
+  auto writer = create();
+  writer->append(allocation(10, 0x1000, 8));
+  Event requested = release(20, 0x1000);
+  requested.completes_later = true;
+  writer->append(requested);
+  writer->append(allocation(30, 0x2000, 8));
+  Event completed = release(40, 0x1000);
+  completed.kind = proto::EVENT_FREE_COMPLETED;
+  writer->append(completed);
+  writer->append(completed);
+  writer->finish("exit");
+  const std::vector<trace::Event> events = read_events(open());
+  EXPECT_EQ(events[1].kind, trace::Kind::free_requested);
+  EXPECT_EQ(events[1].allocation, 0);
+  EXPECT_EQ(events[3].kind, trace::Kind::free_completed);
+  EXPECT_EQ(events[3].allocation, 0);
+  EXPECT_EQ(events[4].kind, trace::Kind::free_unmatched);
+}
+
+TEST_F(TraceWriterTest, TimeNeverRunsBackwards) {
+  auto writer = create();
+  for (const std::uint64_t time : std::vector<std::uint64_t>{100, 90, 100, 1'000'000'000'000, 5}) writer->append(event(proto::EVENT_STEP_BEGIN, time));
+  writer->finish("exit");
+  std::vector<std::uint64_t> times;
+  for (const trace::Event& read : read_events(open())) times.push_back(read.time_ns);
+  EXPECT_THAT(times, ElementsAre(100, 100, 100, 1'000'000'000'000, 1'000'000'000'000));
+}
+
+TEST_F(TraceWriterTest, ConservationIsAgainstWhatTheHeapBeganWith) {
+  auto writer = create();
+  writer->append(with_totals(allocation(1, 0x1000, 100), 1100, 0));  // the allocator had 1,000 bytes out before
+  writer->append(with_totals(allocation(2, 0x2000, 50), 1150, 0));
+  writer->append(with_totals(release(3, 0x1000), 1049, 0));  // one byte less than it should be
+  writer->append(with_totals(release(4, 0x2000), 1000, 0));
+  writer->finish("exit");
+  const proto::Footer footer = footer_of(test::read_file(path_));
+  EXPECT_EQ(footer.conservation_mismatches(), 1);
+  EXPECT_EQ(footer.total(0).baseline_bytes(), 1000);
+  std::vector<std::int64_t> errors;
+  for (const trace::Event& read : read_events(open())) errors.push_back(read.total_error);
+  EXPECT_THAT(errors, ElementsAre(1000, 1000, 999, 1000));
+}
+
+TEST_F(TraceWriterTest, NumbersAtTheirBounds) {
+  auto writer = create();
+  const std::uint64_t most = ~std::uint64_t{0};
+  writer->append(with_totals(allocation(most, most, most), most, most));
+  writer->append(with_totals(allocation(most, 0, 0), 0, 0));
+  Event counter = event(proto::EVENT_COUNTER, most);
+  counter.number = INT64_MIN;
+  counter.name = 0x7fffffff;
+  writer->append(counter);
+  writer->append(release(most, most));
+  EXPECT_TRUE(writer->finish("exit"));
+  const std::vector<trace::Event> events = read_events(open());
+  EXPECT_EQ(events[0].address, most);
+  EXPECT_EQ(events[0].size, most);
+  EXPECT_EQ(events[0].time_ns, most);
+  EXPECT_EQ(events[1].address, 0);
+  EXPECT_EQ(events[2].number, INT64_MIN);
+  EXPECT_EQ(events[2].name, 0x7fffffff);
+  EXPECT_EQ(events[3].allocation, 0);
+}
+
+TEST_F(TraceWriterTest, ColumnsTakeTheirCheapestForm) {
+  auto writer = create();
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    Event made = allocation(1000 * i, 0x7f0000000000 + 512 * i, 512);
+    made.phase = proto::PHASE_FORWARD;
+    writer->append(made);
+  }
+  writer->finish("exit");
+  proto::Trace trace;
+  ASSERT_TRUE(trace.ParseFromString(test::read_file(path_)));
+  std::map<proto::ColumnId, proto::Column> columns;
+  for (const proto::Packet& packet : trace.packet()) {
+    for (const proto::Column& column : packet.events().column()) columns[column.id()] = column;
+  }
+  EXPECT_EQ(columns[proto::COLUMN_KIND].constant(), proto::EVENT_ALLOC);
+  EXPECT_EQ(columns[proto::COLUMN_SIZE].constant(), 512);
+  EXPECT_EQ(columns[proto::COLUMN_PHASE].constant(), proto::PHASE_FORWARD);
+  EXPECT_FALSE(columns.contains(proto::COLUMN_SCOPE)) << "only zeros";
+  EXPECT_FALSE(columns.contains(proto::COLUMN_ADDRESS)) << "every address is new, which is 0";
+  EXPECT_TRUE(columns[proto::COLUMN_NEW_ADDRESS].has_data());
+  EXPECT_LT(columns[proto::COLUMN_NEW_ADDRESS].data().size(), 40);
+  EXPECT_EQ(columns[proto::COLUMN_NEW_ADDRESS].raw_bytes(), 1005) << "differences of one, after a first of six bytes";
+}
+
+TEST_F(TraceWriterTest, LongListsOfReadsCloseChunksEarly) {
+  auto writer = create();
+  const std::vector<std::uint32_t> reads(100'000, 1'000'000);
+  for (int i = 0; i < 40; ++i) {
+    Event use = event(proto::EVENT_VALUE_USE, 1);
+    use.reads = reads;
+    writer->append(use);
+  }
+  EXPECT_TRUE(writer->finish("exit"));
+  const trace::TraceFile file = open();
+  EXPECT_GT(file.chunks().size(), 1);
+  read_events(file);
+  for (const std::vector<std::uint32_t>& list : reads_) ASSERT_EQ(list, reads);
+  EXPECT_EQ(reads_.size(), 40);
+}
+
+TEST_F(TraceWriterTest, TextThatIsNoUtf8StaysParsable) {
+  HeaderInfo info = test::header_info();
+  info.host = "h\xffst";
+  info.command = {"\xc3\xa9t\xe9", std::string(2 << 20, 'x'), "last"};
+  std::string error;
+  auto writer = TraceWriter::create(path_, info, &error);
+  writer->define_string(1, "\xff");
+  writer->define_thread(1, 5, "\x80");
+  writer->define_source(1, "\x80", "\x80", "\x80", "\x80");
+  writer->finish("\xff");
+  proto::Trace trace;
+  ASSERT_TRUE(trace.ParseFromString(test::read_file(path_)));
+  const trace::TraceFile file = open();
+  EXPECT_EQ(file.header().process.host, "h?st");
+  EXPECT_EQ(file.header().process.command[0], "\xc3\xa9t?");
+  EXPECT_LT(file.header().process.command[1].size(), 1U << 20) << "a command line is cut";
+  EXPECT_EQ(file.dictionary().string(1), "\xff") << "strings of events are bytes";
+}
+
+TEST_F(TraceWriterTest, LargeDictionariesAreSplit) {
+  auto writer = create();
+  const std::string text(4000, 'x');
+  for (std::uint32_t id = 1; id <= 2000; ++id) writer->define_string(id, text + std::to_string(id));
+  writer->append(event(proto::EVENT_STEP_BEGIN, 1));
+  writer->finish("exit");
+  proto::Trace trace;
+  ASSERT_TRUE(trace.ParseFromString(test::read_file(path_)));
+  EXPECT_GE(footer_of(test::read_file(path_)).dictionary_offset_size(), 8);
+  EXPECT_EQ(open().dictionary().string(2000), text + "2000");
+}
+
+TEST_F(TraceWriterTest, FlushMakesEverythingReadable) {
+  auto writer = create();
+  writer->append(allocation(1, 0x1000, 8));
+  writer->calibrate(5, 6);
+  writer->lose(proto::Loss::RING_FULL, 12);
+  writer->flush();
+  const trace::TraceFile file = open();
+  EXPECT_EQ(file.events(), 1);
+  EXPECT_TRUE(file.health().truncated);
+  EXPECT_EQ(file.health().lost_events, 12);
+  EXPECT_EQ(file.health().losses.at(0).before_event, 1);
+  writer->append(release(2, 0x1000));
+  writer.reset();  // without finish(): flushed, and no footer
+  EXPECT_EQ(open().events(), 2);
+  EXPECT_FALSE(open().health().has_footer);
+}
+
+TEST_F(TraceWriterTest, AFileThatCannotBeMade) {
+  std::string error;
+  EXPECT_EQ(TraceWriter::create(folder_.file("no/such/folder"), test::header_info(), &error), nullptr);
+  EXPECT_THAT(error, testing::HasSubstr("no/such/folder: cannot be written: No such file or directory"));
 }
 
 }  // namespace
