@@ -2,27 +2,18 @@
 
 #include <iostream>
 
-namespace liveset::cli {
+#include "viewer/cli/traces.h"
 
-report::TextStyle text_style(const Context& context) {
-  report::TextStyle style;
-  style.kind = context.format == Format::csv  ? report::TextStyle::Kind::csv
-               : context.format == Format::md ? report::TextStyle::Kind::md
-                                              : report::TextStyle::Kind::table;
-  style.exact_bytes = context.exact_bytes;
-  style.columns = context.columns;
-  return style;
-}
+namespace liveset::cli {
 
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, const Context& context) {
   if (context.format == Format::json) return report::write_logical_json(std::cout, ledger, head);
-  const report::TextStyle style = text_style(context);
   if (context.format == Format::table) {
-    std::cout << title << '\n';
-    report::write_logical_summary(std::cout, ledger, style);
+    std::cout << report::printable(title, style_of(context)) << '\n';
+    report::write_logical_summary(std::cout, ledger, style_of(context));
     std::cout << '\n';
   }
-  report::write_logical_events(std::cout, ledger, style);
+  report::write_logical_events(std::cout, ledger, table_format(context), style_of(context));
 }
 
 }  // namespace liveset::cli

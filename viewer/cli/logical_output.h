@@ -9,7 +9,6 @@
 
 namespace liveset::cli {
 
-report::TextStyle text_style(const Context& context);
 // `head`: the fields of the JSON form that come first; `title`: the first line of the table form.
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, const Context& context);
 

@@ -1,7 +1,7 @@
 // liveset: the command line. Parses, finds the command, maps errors to exit statuses; everything else is in the commands.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <cstdlib>
 #include <cstring>
@@ -48,9 +48,6 @@ int main(int argc, char** argv) {
   context.ascii = std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
   context.color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
 
-  winsize size{};
-  if (isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) context.columns = size.ws_col;
-
   CLI::App app{"liveset: which activations are live at the peak of a training job, why, and what should have been"};
   app.set_version_flag("--version", "liveset " LIVESET_VERSION);
   app.require_subcommand(1);
@@ -70,6 +67,10 @@ int main(int argc, char** argv) {
     return !app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
   };
   if (!arguments.empty() && arguments[0].rfind('-', 0) != 0 && !is_command(arguments[0])) arguments.insert(arguments.begin(), "summary");
+  if (const auto dashes = std::find(arguments.begin(), arguments.end(), "--"); dashes != arguments.end() && arguments[0] == "run") {
+    context.job.assign(dashes + 1, arguments.end());
+    arguments.erase(dashes, arguments.end());
+  }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {

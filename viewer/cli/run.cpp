@@ -24,12 +24,10 @@ void add_run(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
       ->option_text("LEVEL");
   command->add_option("--log-file", options->log_file, "where the collector logs; default standard error")->option_text("FILE");
-  command->add_option("command", options->command, "the job's program and its arguments, after --")->required()->option_text("CMD...");
-  command->positionals_at_end();
-  command->prefix_command();
-  command->callback([options, command, &context] {
-    const std::vector<std::string> rest = command->remaining();
-    options->command.insert(options->command.end(), rest.begin(), rest.end());
+  command->callback([options, &context] {
+    options->command = context.job;
+    if (options->command.empty())
+      return context.fail({ErrorKind::usage, "", std::nullopt, "run: no program is named", "liveset run [-o OUT] -- python train.py"});
     context.status = launch::run(*options);
   });
 }

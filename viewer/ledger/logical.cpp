@@ -217,11 +217,13 @@ void LogicalBuilder::store(const LogicalInput& input, std::uint32_t region) {
   ledger_.events.push_back(event);
 }
 
-void LogicalBuilder::mark_loss() {
+void LogicalBuilder::mark_loss(std::span<const std::uint32_t> kept) {
   if (ledger_.has_loss || !keeping_) return;
   ledger_.has_loss = true;
   ledger_.loss_event = ledger_.events.size();
-  ledger_.held_at_loss.assign(live_.begin(), live_.end());
+  const std::set<std::uint32_t> derived(kept.begin(), kept.end());
+  for (const std::uint32_t value : live_)
+    if (!ledger_.values[value].derived || derived.count(value) != 0) ledger_.held_at_loss.push_back(value);
 }
 
 std::uint32_t LogicalBuilder::begin_region(std::string name) {

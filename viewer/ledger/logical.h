@@ -133,8 +133,9 @@ class LogicalBuilder {
   // The ledger keeps only what is appended while this is on; the live set is followed all the time.
   void set_keeping(bool keeping);
   void append(const LogicalInput& input);
-  // What lives now is what the loss holds; later calls, and calls while nothing is kept, change nothing.
-  void mark_loss();
+  // What lives now is what the loss holds; of derived values, which live as long as their block, only those in `kept`. Later calls,
+  // and calls while the ledger keeps nothing, change nothing.
+  void mark_loss(std::span<const std::uint32_t> kept = {});
 
   std::uint32_t add_group(std::string_view name);
   std::uint32_t begin_region(std::string name);

@@ -75,7 +75,10 @@ class TraceLedger {
       case Kind::scope_begin: scope_begin(event); break;
       case Kind::scope_end: scope_end(event); break;
       case Kind::attribute: attribute(event); break;
-      case Kind::backward_begin: builder_.mark_loss(); break;
+      case Kind::backward_begin:
+        builder_.mark_loss(kept_);
+        kept_.clear();
+        break;
       case Kind::alloc:
       case Kind::free_requested: block_event(event); break;
       case Kind::storage:
@@ -155,8 +158,10 @@ class TraceLedger {
   void keep_event(const trace::Event& event) {
     while (next_keep_ < retained_.keeps.size() && retained_.keeps[next_keep_].event < event.index) ++next_keep_;
     if (next_keep_ == retained_.keeps.size() || retained_.keeps[next_keep_].event != event.index) return;
-    if (const auto born = block_values_.find(retained_.keeps[next_keep_].allocation); born != block_values_.end())
-      append(event, LogicalKind::keep, born->second);
+    const auto born = block_values_.find(retained_.keeps[next_keep_].allocation);
+    if (born == block_values_.end()) return;
+    append(event, LogicalKind::keep, born->second);
+    kept_.push_back(born->second);
   }
 
   void scope_begin(const trace::Event& event) {
@@ -186,6 +191,7 @@ class TraceLedger {
   std::vector<std::uint32_t> reads_;
   std::unordered_map<std::uint64_t, std::uint32_t> block_values_;  // allocation -> value, of those that live
   std::unordered_map<std::uint32_t, std::vector<OpenScope>> scopes_;  // open regions, per thread
+  std::vector<std::uint32_t> kept_;  // since the last backward began: what its graph walk states
   std::size_t next_keep_ = 0;
   std::int64_t step_ = no_number;
 };

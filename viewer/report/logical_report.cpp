@@ -1,8 +1,6 @@
 #include "viewer/report/logical_report.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <ostream>
 
 namespace liveset::report {
@@ -21,6 +19,7 @@ json name_list(const LogicalLedger& ledger, const Ids& ids) {
   return list;
 }
 
+std::string event_text(std::uint64_t event) { return event == ledger::no_event ? "-" : format_count(event); }
 json event_number(std::uint64_t event) { return event == ledger::no_event ? json(nullptr) : json(event); }
 
 void add_region(const LogicalLedger& ledger, const ledger::LogicalRegion& region, json& entry) {
@@ -68,58 +67,31 @@ json group_peaks(const LogicalLedger& ledger) {
   return groups;
 }
 
-using Row = std::array<std::string, 9>;
-const Row titles{"event", "phase", "kind", "value", "reads", "live", "bytes", "layers", "live values"};
 constexpr std::size_t reads_limit = 12, value_limit = 40;
 
-// Widths of the columns before the last, which takes what is left of the line.
-struct Layout {
-  std::array<std::size_t, 8> width{};
-  std::size_t rest = 0;  // for the last column
-};
-
-Layout layout_of(const LogicalLedger& ledger, const TextStyle& style) {
-  Layout layout;
-  for (std::size_t i = 0; i < layout.width.size(); ++i) layout.width[i] = titles[i].size();
-  const auto widen = [&](std::size_t column, std::size_t width) { layout.width[column] = std::max(layout.width[column], width); };
-  widen(0, std::to_string(ledger.events.size()).size());
-  widen(1, 9);
-  widen(2, 7);
-  for (const ledger::LogicalValue& value : ledger.values) widen(3, std::min(value.name.size(), value_limit));
-  for (const ledger::LogicalRegion& region : ledger.regions) widen(3, std::min(region.name.size(), value_limit));
-  if (!ledger.reads.empty()) widen(4, 5);
-  widen(5, std::to_string(ledger.peak_ids).size());
-  widen(6, bytes_text(ledger.peak_bytes, style.exact_bytes).size());
-  widen(7, std::to_string(ledger.forward_layers).size());
-  std::size_t used = 0;
-  for (const std::size_t width : layout.width) used += width + 1;
-  layout.rest = style.columns > used + titles.back().size() ? style.columns - used : titles.back().size();
-  return layout;
+// Widths are fixed before the first row, so that a long ledger is printed as it is walked.
+std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
+  if (format != TableFormat::text) return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"live", true}, {"bytes", true}, {"layers", true}, {"live values"}};
+  std::size_t value = 5;
+  for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
+  for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
+  const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
+  return {{"event", true, width(ledger.events.size(), 5)},
+          {"phase", false, 9},
+          {"kind", false, 7},
+          {"value", false, value},
+          {"reads", false, ledger.reads.empty() ? 5U : 8U},
+          {"live", true, width(ledger.peak_ids, 4)},
+          {"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 10U},
+          {"layers", true, width(ledger.forward_layers, 6)},
+          {"live values", false, 11}};
 }
 
-void write_table_row(std::ostream& out, const Row& row, const Layout& layout) {
-  std::string line;
-  for (std::size_t i = 0; i < layout.width.size(); ++i) {
-    const std::string pad(row[i].size() < layout.width[i] ? layout.width[i] - row[i].size() : 0, ' ');
-    const bool number = i == 0 || i >= 5;
-    line += number ? pad + row[i] : row[i] + pad;
-    line += ' ';
-  }
-  line += row.back();
-  line.erase(line.find_last_not_of(' ') + 1);
-  out << line << '\n';
-}
-
-std::string csv_cell(const std::string& cell) {
-  if (cell.find_first_of(",\"\n") == std::string::npos) return cell;
-  std::string quoted = "\"";
-  for (const char c : cell) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
-void write_cells(std::ostream& out, const Row& row, bool csv) {
-  for (std::size_t i = 0; i < row.size(); ++i) out << (csv ? (i == 0 ? "" : ",") : "| ") << (csv ? csv_cell(row[i]) : row[i] + " ");
-  out << (csv ? "\n" : "|\n");
+// Columns that the last one may take.
+std::size_t rest_of_line(const std::vector<Column>& columns, const Style& style) {
+  std::size_t used = 2;
+  for (std::size_t i = 0; i + 1 < columns.size(); ++i) used += columns[i].width + 2;
+  return style.columns > used + 8 ? style.columns - used : 8;
 }
 
 // Cut where it would be longer than `limit`, and says how many more there are.
@@ -148,21 +120,6 @@ std::string value_cell(const LogicalLedger& ledger, const LogicalEvent& event) {
 
 nlohmann::ordered_json names_json(const LogicalLedger& ledger, const std::vector<std::uint32_t>& ids) { return name_list(ledger, ids); }
 
-std::string value_names(const LogicalLedger& ledger, const std::vector<std::uint32_t>& ids, std::size_t limit) {
-  return ids.empty() ? "-" : joined(ledger, ids, limit);
-}
-
-std::string bytes_text(std::uint64_t bytes, bool exact) {
-  if (exact || bytes < 1024) return std::to_string(bytes) + (exact ? "" : " B");
-  static constexpr std::array<const char*, 6> units{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double size = static_cast<double>(bytes) / 1024;
-  std::size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < units.size(); ++unit) size /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %s", size, units[unit]);
-  return text;
-}
-
 void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head) {
   json fields = head;
   fields["peak"] = {{"ids", ledger.peak_ids}, {"bytes", ledger.peak_bytes}, {"event", event_number(ledger.peak_ids_event)},
@@ -183,33 +140,36 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
   out << (ledger.events.empty() ? "]\n}\n" : "\n  ]\n}\n");
 }
 
-void write_logical_events(std::ostream& out, const LogicalLedger& ledger, const TextStyle& style) {
-  const bool table = style.kind == TextStyle::Kind::table, csv = style.kind == TextStyle::Kind::csv;
-  const Layout layout = layout_of(ledger, style);
-  const auto write = [&](const Row& row) { table ? write_table_row(out, row, layout) : write_cells(out, row, csv); };
+void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style) {
   constexpr std::size_t unlimited = ~std::size_t{0};
-  write(titles);
-  if (style.kind == TextStyle::Kind::md) out << "|---|---|---|---|---|---|---|---|---|\n";
+  const bool text = format == TableFormat::text;
+  const std::vector<Column> columns = columns_of(ledger, format, style);
+  const std::size_t rest = text ? rest_of_line(columns, style) : unlimited;
+  const Table table(columns, format, style);
+  out << table.render_titles();
   ledger::LiveSet live(ledger);
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
     const LogicalEvent& event = ledger.events[i];
     live.apply(event);
-    write({std::to_string(i), std::string(trace::phase_name(event.phase)), std::string(ledger::logical_kind_name(event.kind)),
-           value_cell(ledger, event), joined(ledger, ledger.reads_of(event), table ? reads_limit : unlimited), std::to_string(event.live_ids),
-           bytes_text(event.live_bytes, style.exact_bytes || !table), std::to_string(event.forward_layers),
-           joined(ledger, live.ids(), table ? layout.rest : unlimited)});
+    out << table.render_row({Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
+                             Cell::words(value_cell(ledger, event)), Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_limit : unlimited)),
+                             Cell::count(event.live_ids), Cell::bytes(event.live_bytes), Cell::count(event.forward_layers),
+                             Cell::words(joined(ledger, live.ids(), rest))});
   }
 }
 
-void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const TextStyle& style) {
-  out << "peak            " << ledger.peak_ids << " values at event " << event_number(ledger.peak_ids_event).dump() << ", "
-      << bytes_text(ledger.peak_bytes, style.exact_bytes) << " at event " << event_number(ledger.peak_bytes_event).dump() << '\n'
-      << "forward layers  " << ledger.forward_layers << " executed, re-runs included\n"
-      << "held at loss    " << ledger.held_at_loss.size() << ": " << value_names(ledger, ledger.held_at_loss, 50) << '\n';
+void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const Style& style) {
+  const std::size_t rest = style.columns > 40 ? style.columns - 20 : 40;
+  const auto bytes = [&](std::uint64_t number) { return format_bytes(number, style.exact_bytes) + (style.exact_bytes ? " B" : ""); };
+  out << "peak            " << format_count(ledger.peak_ids) << " values at event " << event_text(ledger.peak_ids_event) << ", "
+      << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event) << '\n'
+      << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n"
+      << "held at loss    " << ledger.held_at_loss.size() << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
   for (const ledger::LogicalGroup& group : ledger.groups)
-    out << "group           " << group.name << ": at most " << group.peak_ids << " live, " << bytes_text(group.peak_bytes, style.exact_bytes) << '\n';
+    out << "group           " << printable(group.name, style) << ": at most " << group.peak_ids << " live, " << bytes(group.peak_bytes) << '\n';
   if (ledger.broken_count != 0)
-    out << "broken rules    " << ledger.broken_count << ", first at event " << ledger.broken.front().event << ": " << ledger.broken.front().what << '\n';
+    out << "broken rules    " << format_count(ledger.broken_count) << ", first at event " << format_count(ledger.broken.front().event) << ": "
+        << printable(ledger.broken.front().what, style) << '\n';
 }
 
 }  // namespace liveset::report

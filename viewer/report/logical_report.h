@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/ledger/logical.h"
+#include "viewer/report/text.h"
 
 namespace liveset::report {
 
@@ -14,19 +15,10 @@ namespace liveset::report {
 // Events of a trace also have trace_event and, inside a step, step; region events have their attributes and `<group>_live`.
 void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head);
 
-struct TextStyle {
-  enum class Kind { table, csv, md };
-  Kind kind = Kind::table;
-  bool exact_bytes = false;
-  unsigned columns = 80;
-};
-void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, const TextStyle& style);
+void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, TableFormat format, const Style& style);
 // The few lines above the table.
-void write_logical_summary(std::ostream& out, const ledger::LogicalLedger& ledger, const TextStyle& style);
+void write_logical_summary(std::ostream& out, const ledger::LogicalLedger& ledger, const Style& style);
 
-// Names of values, "h0 h2 h4"; cut with "... N more" when longer than `limit` characters.
-std::string value_names(const ledger::LogicalLedger& ledger, const std::vector<std::uint32_t>& ids, std::size_t limit);
-std::string bytes_text(std::uint64_t bytes, bool exact);
 nlohmann::ordered_json names_json(const ledger::LogicalLedger& ledger, const std::vector<std::uint32_t>& ids);
 
 }  // namespace liveset::report
