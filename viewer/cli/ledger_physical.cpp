@@ -46,6 +46,21 @@ std::string heap_name(const trace::TraceFile& file, std::uint32_t heap) {
   return heap < names.heaps.size() ? std::string(names.string(names.heaps[heap].name)) : "";
 }
 
+// For a column of seven letters.
+std::string_view short_name(trace::Kind kind) {
+  switch (kind) {
+    case trace::Kind::free_requested: return "free";
+    case trace::Kind::free_completed: return "freed";
+    case trace::Kind::free_unmatched: return "free ?";
+    case trace::Kind::segment_alloc: return "segment";
+    case trace::Kind::segment_free: return "seg end";
+    case trace::Kind::segment_map: return "map";
+    case trace::Kind::segment_unmap: return "unmap";
+    case trace::Kind::out_of_memory: return "OOM";
+    default: return trace::kind_name(kind);
+  }
+}
+
 std::string class_text(trace::MemoryClass memory_class) {
   return memory_class == trace::MemoryClass::none ? "" : std::string(trace::class_name(memory_class));
 }
@@ -60,7 +75,7 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
   const trace::Dictionary& names = file.dictionary();
   const std::string shown = heap_name(file, ledgers->physical.shown_heap);
   const bool json = context.format == Format::json;
-  report::Table table({{"event", true, 9}, {"kind", false, 14}, {"address", false, 14}, {"bytes", true, 10}, {"live", true, 6}, {"live bytes", true, 10}, {"module or phase"}},
+  report::Table table({{"event", true, 8}, {"kind", false, 7}, {"address", false, 14}, {"bytes", true, 10}, {"live", true, 5}, {"live bytes", true, 10}, {"where"}},
                       table_format(context), style_of(context));
   if (json)
     std::cout << "{\"schema\":\"liveset.ledger/1\",\"ledger\":\"physical\",\"file\":" << dump(file.path()) << ",\"heap\":" << dump(shown) << ",\"events\":[";
@@ -79,7 +94,7 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
       entry["live_bytes"] = row.live_bytes;
       std::cout << (first ? "\n" : ",\n") << dump(entry);
     } else {
-      std::cout << table.render_row({Cell::words(std::to_string(row.event)), Cell::words(trace::kind_name(row.kind)),
+      std::cout << table.render_row({Cell::words(std::to_string(row.event)), Cell::words(context.format == Format::csv ? trace::kind_name(row.kind) : short_name(row.kind)),
                                      Cell::words(row.address == 0 ? "" : hexadecimal(row.address)), Cell::bytes(row.size), Cell::count(row.live_blocks),
                                      Cell::bytes(row.live_bytes), Cell::words(module.empty() ? std::string(trace::phase_name(row.phase)) : module)});
     }

@@ -1,4 +1,5 @@
 // liveset: the command line. Parses, finds the command, maps errors to exit statuses; everything else is in the commands.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,6 +48,9 @@ int main(int argc, char** argv) {
   context.program = argv[0];
   context.ascii = std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
   context.color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) context.columns = size.ws_col;
 
   CLI::App app{"liveset: which activations are live at the peak of a training job, why, and what should have been"};
   app.set_version_flag("--version", "liveset " LIVESET_VERSION);

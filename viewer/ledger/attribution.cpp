@@ -27,7 +27,8 @@ MemoryClass evidence(Kind kind, MemoryClass stated) {
   }
 }
 
-// Marks what outlives the recompute region it was made in.
+// Marks what outlives the region it was made in by a recompute. Every region is followed: whether one recomputes shows in the
+// phase of its allocations (the phase changes only after the region began).
 class RecomputeRegions {
  public:
   void begin(std::uint32_t thread, std::uint32_t scope, std::uint64_t next_ordinal) { open_.push_back({thread, scope, next_ordinal}); }
@@ -214,7 +215,7 @@ void Pass::scope(const trace::Columns& columns, std::uint32_t index, Kind kind, 
   if (id >= scopes.size() || scopes[id].kind != trace::ScopeKind::region) return;
   if (kind == Kind::scope_end)
     regions_.end(thread, id, event, ledger_.blocks);
-  else if (static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute)
+  else
     regions_.begin(thread, id, next_ordinal_);
 }
 

@@ -276,6 +276,7 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
     case Kind::step_end:
     case Kind::backward_begin: mark(kind, columns.number[here.number], event); break;
     case Kind::scope_begin:
+    case Kind::scope_end:
       out_.recompute_regions |= static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute;
       break;
     default:
@@ -373,7 +374,9 @@ void Sweep::sample(std::int64_t number, std::uint32_t heap, std::uint32_t name, 
 }  // namespace
 
 const PhaseFigures& Step::peak() const {
-  return *std::max_element(phases.begin(), phases.end(), [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
+  return *std::max_element(phases.begin(), phases.end(), [](const PhaseFigures& a, const PhaseFigures& b) {
+    return a.peak_bytes != b.peak_bytes ? a.peak_bytes < b.peak_bytes : a.peak_event > b.peak_event;
+  });
 }
 
 std::uint64_t PhysicalLedger::mismatched_events() const {

@@ -59,7 +59,7 @@ struct Step {
   std::int64_t number = 0;
   std::uint64_t first_event = 0, end_event = no_event;
   Phases phases;
-  const PhaseFigures& peak() const;  // the highest of its phases
+  const PhaseFigures& peak() const;  // the highest of its phases, the first of equals
 };
 
 struct Backward {

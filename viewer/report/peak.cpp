@@ -20,7 +20,8 @@ std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
 std::string group_of(const LiveBlock& block, GroupBy by) {
   switch (by) {
     case GroupBy::memory_class: return std::string(trace::class_name(block.memory_class));
-    case GroupBy::module: return block.module.empty() ? "(no module)" : block.module;
+    // Parameters and what the optimizer keeps are made in no module: their class says more than "none".
+    case GroupBy::module: return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
     case GroupBy::op: return block.op.empty() ? "(no op)" : block.op;
     case GroupBy::phase: return std::string(trace::phase_name(block.detail.phase));
     case GroupBy::step: return block.detail.step ? "step " + std::to_string(*block.detail.step) : "(no step)";

@@ -1,5 +1,7 @@
 #include "viewer/report/physical_rows.h"
 
+#include <unordered_map>
+
 #include "viewer/trace/columns.h"
 
 namespace liveset::report {
@@ -15,12 +17,15 @@ bool is_physical(Kind kind) { return kind >= Kind::alloc && kind <= Kind::out_of
 Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Range& range, bool python,
                          const std::function<bool(const PhysicalRow&)>& visit) {
   PhysicalRow row;
+  std::unordered_map<std::uint64_t, std::uint64_t> addresses;  // of live blocks, by ordinal: a free states only its age
   if (range.first != 0) {
-    ledger.blocks.for_each([&](std::uint32_t, const ledger::Block& block) {
-      if (!block.live_after(range.first - 1) || block.heap() != ledger.shown_heap) return;
+    Result<std::vector<ledger::BlockDetail>> live = ledger::describe_blocks(file, ledger, ledger::live_blocks(ledger, ledger.shown_heap, range.first - 1));
+    if (!live) return live.take_error();
+    for (const ledger::BlockDetail& block : *live) {
+      addresses[block.ordinal] = block.address;
       ++row.live_blocks;
-      row.live_bytes += ledger.blocks.bytes(block);
-    });
+      row.live_bytes += block.bytes;
+    }
   }
   const auto show = [&](const trace::Event& event) {
     if (event.index >= range.end) return false;
@@ -29,16 +34,21 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
     const ledger::Block* block = moves || event.kind == Kind::free_completed ? ledger.blocks.find(event.allocation) : nullptr;
     if ((block != nullptr ? block->heap() : event.heap) != ledger.shown_heap) return true;
     const std::uint64_t bytes = block != nullptr ? ledger.blocks.bytes(*block) : event.size;
+    row.address = event.address;
     if (event.kind == Kind::alloc) {
+      addresses[event.allocation] = event.address;
       ++row.live_blocks;
       row.live_bytes += bytes;
     } else if (event.kind == Kind::free_requested && block != nullptr && block->death == event.index) {
+      if (const auto address = addresses.find(event.allocation); address != addresses.end()) {
+        row.address = address->second;
+        addresses.erase(address);
+      }
       --row.live_blocks;
       row.live_bytes -= bytes;
     }
     row.event = event.index;
     row.time_ns = event.time_ns;
-    row.address = event.address;
     row.size = bytes;
     row.kind = event.kind;
     row.phase = event.phase;

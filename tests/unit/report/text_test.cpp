@@ -1,0 +1,80 @@
+#include "viewer/report/text.h"
+
+#include <gtest/gtest.h>
+
+namespace liveset::report {
+namespace {
+
+TEST(Numbers, AreForPeople) {
+  EXPECT_EQ(format_bytes(0, false), "0 B");
+  EXPECT_EQ(format_bytes(1023, false), "1023 B");
+  EXPECT_EQ(format_bytes(1024, false), "1.00 KiB");
+  EXPECT_EQ(format_bytes(28386344, false), "27.07 MiB");
+  EXPECT_EQ(format_bytes(80ULL << 30, false), "80.00 GiB");
+  EXPECT_EQ(format_bytes(28386344, true), "28,386,344");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000000), "1,000,000");
+  EXPECT_EQ(format_time(999), "999 ns");
+  EXPECT_EQ(format_time(12'345'678), "12.346 ms");
+  EXPECT_EQ(format_time(1'500'000'000), "1.500 s");
+  EXPECT_EQ(format_percent(1, 3), "33.3%");
+  EXPECT_EQ(format_percent(1, 0), "-");
+}
+
+TEST(Printable, KeepsTheTerminalSafe) {
+  EXPECT_EQ(printable("a\x1b[31mb\nc", {}), "a?[31mb?c");
+  Style ascii;
+  ascii.ascii = true;
+  EXPECT_EQ(printable("h\xc3\xa9llo", ascii), "h?llo");
+  EXPECT_EQ(printable("h\xc3\xa9llo", {}), "h\xc3\xa9llo");
+}
+
+TEST(Printable, CutsTheMiddle) {
+  EXPECT_EQ(printable("transformer.h.31.attn", {}, 13), "trans....attn");
+  EXPECT_LE(printable("transformer.h.31.attn", {}, 13).size(), 13U);
+  EXPECT_EQ(printable("short", {}, 13), "short");
+  EXPECT_EQ(printable("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", {}, 8), "\xc3\xa9\xc3\xa9...\xc3\xa9\xc3\xa9\xc3\xa9");
+}
+
+Table sample(TableFormat format, Style style = {}) {
+  Table table({{"bytes", true}, {"share", true}, {"who"}}, format, style);
+  table.row({Cell::bytes(2048), Cell::percent(1, 2), Cell::words("a,b|c\"d")});
+  table.row({Cell::bytes(7), Cell::percent(0, 2), Cell::words("x")});
+  return table;
+}
+
+TEST(Tables, AlignAsText) {
+  EXPECT_EQ(sample(TableFormat::text).render(),
+            "     bytes  share  who\n"
+            "  2.00 KiB  50.0%  a,b|c\"d\n"
+            "       7 B   0.0%  x\n");
+}
+
+TEST(Tables, AreExactAndQuotedAsCsv) {
+  EXPECT_EQ(sample(TableFormat::csv).render(),
+            "bytes,share,who\n"
+            "2048,50.0000,\"a,b|c\"\"d\"\n"
+            "7,0.0000,x\n");
+}
+
+TEST(Tables, EscapePipesInMarkdown) {
+  EXPECT_EQ(sample(TableFormat::md).render(),
+            "| bytes | share | who |\n"
+            "| --: | --: | --- |\n"
+            "| 2.00 KiB | 50.0% | a,b\\|c\"d |\n"
+            "| 7 B | 0.0% | x |\n");
+}
+
+TEST(Tables, KeepToTheWidth) {
+  Style narrow;
+  narrow.columns = 40;
+  Table table({{"bytes", true}, {"who"}}, TableFormat::text, narrow);
+  table.row({Cell::bytes(1), Cell::words(std::string(100, 'x'))});
+  const std::string text = table.render();
+  std::size_t longest = 0, begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) longest = std::max(longest, end - begin);
+  EXPECT_EQ(longest, 40U);
+}
+
+}  // namespace
+}  // namespace liveset::report
