@@ -116,7 +116,7 @@ void compare_held(const LogicalLedger& predicted, const LogicalLedger& recorded,
     subtract(held.predicted, held.recorded, key, held.only_predicted);
     subtract(held.recorded, held.predicted, key, held.only_recorded);
   }
-  result.errors.held = share(held.only_predicted.size() + held.only_recorded.size(), std::max(held.predicted.size(), held.recorded.size()));
+  result.errors.held = share(std::max(held.only_predicted.size(), held.only_recorded.size()), std::max(held.predicted.size(), held.recorded.size()));
 }
 
 bool names_values(const LogicalLedger& ledger) {

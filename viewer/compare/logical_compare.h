@@ -6,7 +6,7 @@
 //   peak_bytes    of the larger peak
 //   layers        forward layers executed, of the larger number
 //   live_ids, live_bytes   largest difference of the two curves at aligned events, of the larger peak
-//   held          values that only one side holds at the loss, of the longer side's number
+//   held          values held at the loss that have no partner on the other side, the larger of the two counts, of the longer side
 #pragma once
 #include <cstdint>
 #include <string>

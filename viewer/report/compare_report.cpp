@@ -100,7 +100,8 @@ void write_rows(std::ostream& out, const LogicalLedger& predicted, const Logical
     const LogicalEvent& event = row.recorded != absent ? recorded.events[row.recorded] : predicted.events[row.predicted];
     out << padded(event_text(predicted, row.predicted), width) << (same ? ' ' : '!') << padded(event_text(recorded, row.recorded), width) << ' '
         << event.live_ids;
-    if (row.same_event() && !row.same_live) out << " (predicted " << predicted.events[row.predicted].live_ids << ")";
+    if (row.same_event() && !row.same_live)
+      out << ": predicted " << live_text(predicted.events[row.predicted]) << ", recorded " << live_text(recorded.events[row.recorded]);
     out << '\n';
   }
   if (!all) out << "only rows that differ, at most " << rows_shown << " of " << comparison.rows.size() << "; --format json has all\n";
