@@ -1,6 +1,7 @@
 #include "profiler/writer/trace_writer.h"
 
 #include <algorithm>
+#include <map>
 
 #include "profiler/writer/chunk_builder.h"
 #include "profiler/writer/live_blocks.h"
@@ -24,15 +25,19 @@ struct Position {
 };
 
 void describe_columns(proto::Header& header) {
+  std::map<std::uint32_t, proto::KindColumns*> groups;
   for (int kind = proto::EventKind_MIN; kind <= proto::EventKind_MAX; ++kind) {
     if (!proto::EventKind_IsValid(kind)) continue;
     const std::uint32_t columns = proto::columns_of(static_cast<std::uint8_t>(kind));
     if (columns == 0) continue;
-    proto::KindColumns& entry = *header.add_kind_columns();
-    entry.set_kind(static_cast<proto::EventKind>(kind));
-    for (int id = 1; id < proto::ColumnId_ARRAYSIZE; ++id) {
-      if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0) entry.add_column(static_cast<proto::ColumnId>(id));
+    proto::KindColumns*& group = groups[columns];
+    if (group == nullptr) {
+      group = header.add_kind_columns();
+      for (int id = 1; id < proto::ColumnId_ARRAYSIZE; ++id) {
+        if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0) group->add_column(static_cast<proto::ColumnId>(id));
+      }
     }
+    group->add_kind(static_cast<proto::EventKind>(kind));
   }
 }
 

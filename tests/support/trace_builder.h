@@ -62,7 +62,7 @@ inline proto::Header plain_header() {
     const std::uint32_t columns = proto::columns_of(static_cast<std::uint8_t>(kind));
     if (columns == 0) continue;
     proto::KindColumns& entry = *header.add_kind_columns();
-    entry.set_kind(static_cast<proto::EventKind>(kind));
+    entry.add_kind(static_cast<proto::EventKind>(kind));
     for (int id = 1; id < proto::ColumnId_ARRAYSIZE; ++id) {
       if ((columns >> id & 1) != 0) entry.add_column(static_cast<proto::ColumnId>(id));
     }

@@ -1,7 +1,40 @@
+// `liveset info`: where a trace comes from, what it covers, and how the file is made up.
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
 #include "viewer/cli/commands.h"
+#include "viewer/cli/traces.h"
+#include "viewer/report/trace_info.h"
 
 namespace liveset::cli {
+namespace {
 
-void add_info(CLI::App& app, Context&) { app.add_subcommand("info", "(being built)"); }
+Status run(const std::string& path, Context& context) {
+  // Exactly the file that was named: whoever asks about a file means that one.
+  Result<trace::TraceFile> file = trace::TraceFile::open(path);
+  if (!file) return file.take_error();
+  Result<trace::Facts> facts = trace::read_facts(path);
+  if (!facts) return facts.take_error();
+  if (context.format == Format::json) {
+    std::cout << report::info_json(*file, *facts).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  } else {
+    std::cout << report::info_text(*file, *facts, table_format(context), style_of(context));
+  }
+  report_health(*file, context);
+  return Done{};
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("info", "where a trace comes from, what it covers, and how the file is made up");
+  const auto path = std::make_shared<std::string>();
+  command->add_option("trace", *path, "a *.liveset file")->required()->option_text("TRACE");
+  add_output_options(*command, context);
+  command->callback([path, &context] {
+    if (const Status status = run(*path, context); !status) context.fail(status.error());
+  });
+}
 
 }  // namespace liveset::cli

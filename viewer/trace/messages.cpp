@@ -1,6 +1,6 @@
 #include "viewer/trace/messages.h"
 
-#include <algorithm>
+#include <bitset>
 
 namespace liveset::trace {
 namespace {
@@ -51,29 +51,41 @@ bool parse_process(Bytes message, Process& process) {
   });
 }
 
-void add_column(Layout& layout, std::uint64_t kind, std::uint64_t column) {
-  // A column that this reader does not know is of no use, and of no harm: columns are found by their id.
-  if (kind < proto::kind_has_totals && column < proto::ColumnId_ARRAYSIZE) layout[kind] |= 1U << column;
+// The numbers of a repeated field, packed or not.
+template <class Visit>
+bool for_each_number(const WireReader& reader, const Visit& visit) {
+  if (!reader.is_bytes()) {
+    visit(reader.number());
+    return true;
+  }
+  const std::uint8_t* p = reader.bytes().data();
+  const std::uint8_t* end = p + reader.bytes().size();
+  std::uint64_t number = 0;
+  while (p != end) {
+    if ((p = read_varint(p, end, number)) == nullptr) return false;
+    visit(number);
+  }
+  return true;
 }
 
 bool parse_kind_columns(Bytes message, Layout& layout) {
-  std::uint64_t kind = 0;
-  return all_fields(message, [&](const WireReader& reader) {
-    if (reader.field() == 1) kind = reader.number();
-    if (reader.field() != 2) return true;
-    if (!reader.is_bytes()) {
-      add_column(layout, kind, reader.number());
-      return true;
+  std::bitset<proto::kind_has_totals> kinds;
+  std::uint32_t columns = 0;
+  const bool ok = all_fields(message, [&](const WireReader& reader) {
+    if (reader.field() == 1) {
+      return for_each_number(reader, [&](std::uint64_t kind) {
+        if (kind < kinds.size()) kinds.set(kind);
+      });
     }
-    const std::uint8_t* p = reader.bytes().data();
-    const std::uint8_t* end = p + reader.bytes().size();
-    std::uint64_t column = 0;
-    while (p != end) {
-      if ((p = read_varint(p, end, column)) == nullptr) return false;
-      add_column(layout, kind, column);
-    }
-    return true;
+    // A column that this reader does not know is of no use, and of no harm: columns are found by their id.
+    return reader.field() != 2 || for_each_number(reader, [&](std::uint64_t column) {
+             if (column < proto::ColumnId_ARRAYSIZE) columns |= 1U << column;
+           });
   });
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    if (kinds[kind]) layout[kind] |= columns;
+  }
+  return ok;
 }
 
 // TOTAL and RESERVED belong to the totals bit, whatever the kind.
@@ -285,16 +297,7 @@ bool parse_footer(Bytes message, Footer& footer) {
           if (entry.field() == 1) footer.packet_offsets.push_back(entry.number());
         });
       case 8:
-      case 10: {
-        const std::uint8_t* p = reader.bytes().data();
-        const std::uint8_t* end = p + reader.bytes().size();
-        std::uint64_t offset = 0;
-        while (p != end) {
-          if ((p = read_varint(p, end, offset)) == nullptr) return false;
-          footer.packet_offsets.push_back(offset);
-        }
-        break;
-      }
+      case 10: return for_each_number(reader, [&](std::uint64_t offset) { footer.packet_offsets.push_back(offset); });
       case 9: footer.end = reader.text(); break;
       case 11: footer.conservation_mismatches = reader.number(); break;
       case 12: footer.implied_frees = reader.number(); break;

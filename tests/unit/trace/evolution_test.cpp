@@ -61,7 +61,7 @@ TEST_F(Evolution, UnknownColumnsAndFieldsArePassedOver) {
 TEST_F(Evolution, UnknownKindsDoNotShiftTheColumnsOfKnownOnes) {
   proto::Header header = test::plain_header();
   proto::KindColumns& news = *header.add_kind_columns();
-  news.set_kind(static_cast<proto::EventKind>(81));
+  news.add_kind(static_cast<proto::EventKind>(81));
   news.add_column(proto::COLUMN_HEAP);
   news.add_column(proto::COLUMN_SIZE);
   proto::EventChunk chunk = chunk_of({EVENT_ALLOC, 81, EVENT_ALLOC});
@@ -84,8 +84,8 @@ TEST_F(Evolution, UnknownKindsDoNotShiftTheColumnsOfKnownOnes) {
 TEST_F(Evolution, KindsWithOtherColumnsComeOutAsOurs) {
   proto::Header header = test::plain_header();
   for (proto::KindColumns& entry : *header.mutable_kind_columns()) {
-    if (entry.kind() == proto::EVENT_STORAGE) entry.add_column(proto::COLUMN_TEXT);
-    if (entry.kind() != proto::EVENT_COUNTER) continue;
+    if (entry.kind(0) == proto::EVENT_STORAGE) entry.add_column(proto::COLUMN_TEXT);
+    if (entry.kind(0) != proto::EVENT_COUNTER) continue;
     entry.clear_column();
     entry.add_column(proto::COLUMN_NUMBER);
   }

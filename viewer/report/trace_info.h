@@ -1,0 +1,22 @@
+// What `liveset info` says of a trace file: where it comes from, what it covers, and how it is made up.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "viewer/report/text.h"
+#include "viewer/trace/facts.h"
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::report {
+
+nlohmann::ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts);
+// Text, or with TableFormat::md and csv the tables alone.
+std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style);
+
+std::string_view clock_name(int clock_kind);   // "TSC", ...
+std::string_view loss_reason_name(int reason);  // "ring_full", ...
+std::string device_name(const trace::Heap& heap);  // "cuda:0", "cpu"
+// "2026-01-31 12:00:00 UTC"
+std::string utc_time(std::uint64_t realtime_ns);
+
+}  // namespace liveset::report
