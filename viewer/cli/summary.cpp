@@ -18,7 +18,8 @@ struct Options : ReadOptions {
 // Every figure as `path,value`: what a spreadsheet can use of a summary.
 void print_flat(const nlohmann::ordered_json& json) {
   report::Table table({{"figure"}, {"value"}}, report::TableFormat::csv, {});
-  for (const auto& [path, value] : json.flatten().items()) {
+  const nlohmann::ordered_json flat = json.flatten();
+  for (const auto& [path, value] : flat.items()) {
     std::string name = path.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
     table.row({report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump())});
