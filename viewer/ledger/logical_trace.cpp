@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
 
 #include "viewer/ledger/retained.h"
 
@@ -97,8 +98,8 @@ class TraceLedger {
   };
 
   std::uint32_t value_of(std::uint32_t id) {
-    if (id >= value_of_.size()) value_of_.resize(std::size_t{id} + 1, no_index);
-    std::uint32_t& value = value_of_[id];
+    // An id beyond the dictionary (a damaged file has such) must not make room for all below it.
+    std::uint32_t& value = id < value_of_.size() ? value_of_[id] : unnamed_.try_emplace(id, no_index).first->second;
     if (value != no_index) return value;
     LogicalValue named;
     if (id < dictionary_.values.size()) {
@@ -188,6 +189,7 @@ class TraceLedger {
   Range range_;
   LogicalBuilder builder_;
   std::vector<std::uint32_t> value_of_;  // dictionary id -> value
+  std::unordered_map<std::uint32_t, std::uint32_t> unnamed_;  // the same for ids that the dictionary does not have
   std::vector<std::uint32_t> reads_;
   std::unordered_map<std::uint64_t, std::uint32_t> block_values_;  // allocation -> value, of those that live
   std::unordered_map<std::uint32_t, std::vector<OpenScope>> scopes_;  // open regions, per thread

@@ -1,0 +1,158 @@
+// fuzz_reader [--iterations N] [--seed S]: damages good traces in N ways of each kind and reads them, analysis included.
+// fuzz_reader FILE...: reads these (to see a failure again).
+//
+// No file may crash us, hang us or make us take much memory. Damage to bytes must be noticed, or change nothing: an error or a note with
+// the offset, or exactly the events of the good file. A failing file is kept, and named.
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "profiler/writer/trace_writer.h"
+#include "tests/fuzz/trace_mutator.h"
+#include "tests/support/random_events.h"
+#include "tests/support/temporary_folder.h"
+#include "viewer/ledger/attribution.h"
+#include "viewer/ledger/logical_trace.h"
+#include "viewer/trace/facts.h"
+#include "viewer/trace/trace_file.h"
+
+namespace {
+
+using namespace liveset;
+
+struct Outcome {
+  std::string said;  // error or note; empty when all is well
+  std::uint64_t events = 0, fingerprint = 0;
+};
+
+void mix(std::uint64_t& hash, std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3U; }
+
+Outcome read_path(const std::string& path) {
+  Outcome outcome;
+  Result<trace::TraceFile> file = trace::TraceFile::open(path);
+  if (!file) return {file.error().message()};
+  outcome.said = file->health().note;
+  Status status = trace::for_each_event(*file, [&](const trace::Event& event) {
+    ++outcome.events;
+    for (const std::uint64_t field : {event.index, event.time_ns, std::uint64_t(event.kind), std::uint64_t(event.phase), std::uint64_t(event.scope),
+                                      event.address, event.size, event.allocation, std::uint64_t(event.value), static_cast<std::uint64_t>(event.number)}) {
+      mix(outcome.fingerprint, field);
+    }
+    for (std::uint32_t i = 0; i < event.read_count; ++i) mix(outcome.fingerprint, event.reads[i]);
+    mix(outcome.fingerprint, file->dictionary().scope_path(event.scope).size());
+    if (event.allocation != trace::no_allocation && event.allocation >= file->allocations() && event.kind == trace::Kind::alloc) std::abort();
+    return true;
+  });
+  if (!status) outcome.said += status.error().message();
+  if (const auto facts = trace::read_facts(path); !facts) outcome.said += facts.error().message();
+  // The analysis must stand whatever the reader lets through.
+  if (auto physical = ledger::build_physical(*file)) (void)ledger::attribute_blocks(*file, *physical);
+  (void)ledger::build_logical(*file, {});
+  return outcome;
+}
+
+Outcome read_bytes(const std::string& bytes) {
+  const int fd = memfd_create("fuzz", MFD_CLOEXEC);
+  if (fd < 0 || write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    std::perror("memfd");
+    std::exit(2);
+  }
+  Outcome outcome = read_path("/proc/self/fd/" + std::to_string(fd));
+  close(fd);
+  return outcome;
+}
+
+std::string good_trace(std::uint64_t seed, bool finished) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("good.liveset");
+  const test::RandomEvents stream(seed, 400);
+  std::string error;
+  auto writer = writer::TraceWriter::create(path, test::header_info(), &error);
+  if (writer == nullptr) return {};
+  test::TrainPattern::define(*writer);
+  writer->define_value(1, 2, 3, 4);
+  int count = 0;
+  for (const writer::Event& event : stream.written()) {
+    if (++count % 100 == 0) writer->flush();
+    writer->append(event);
+  }
+  writer->calibrate(1, 2);
+  writer->lose(1, 3);
+  test::TrainPattern pattern;
+  for (int i = 0; i < 2000; ++i) writer->append(pattern.next());
+  if (finished) writer->finish("exit");
+  writer.reset();
+  return test::read_file(path);
+}
+
+// Keeps the file that fails, so that it can be read again.
+[[noreturn]] void fail(const std::string& bytes, const std::string& what) {
+  const std::string path = std::filesystem::temp_directory_path() / "fuzz_reader_failure.liveset";
+  test::write_file(path, bytes);
+  std::fprintf(stderr, "fuzz_reader: %s; the file is kept at %s\n", what.c_str(), path.c_str());
+  std::exit(1);
+}
+
+void expect_noticed(const std::string& bytes, const Outcome& good, const char* kind) {
+  const Outcome outcome = read_bytes(bytes);
+  if (outcome.said.empty()) {
+    if (outcome.events != good.events || outcome.fingerprint != good.fingerprint) fail(bytes, std::string(kind) + " was not noticed, and events changed");
+  } else if (outcome.said.find("at byte ") == std::string::npos && outcome.said.find("empty") == std::string::npos) {
+    fail(bytes, std::string(kind) + " was reported without its place: " + outcome.said);
+  } else if (outcome.said.find('\n') != std::string::npos) {
+    fail(bytes, std::string(kind) + " was not reported in one line");
+  }
+}
+
+int campaign(std::size_t iterations, std::uint64_t seed) {
+  std::size_t lies_noticed = 0;
+  for (const bool finished : {true, false}) {
+    const std::string good = good_trace(seed, finished);
+    const Outcome whole = read_bytes(good);
+    if (whole.events == 0 || whole.said.empty() != finished) fail(good, "the good file is not good: " + whole.said);
+    test::TraceMutator mutator(good, seed);
+    for (std::size_t i = 0; i < iterations; ++i) {
+      expect_noticed(mutator.cut(i, iterations), whole, "a cut");
+      // A file without a footer has a note anyway, so only in the other can a flip go by unnoticed.
+      expect_noticed(mutator.flip(), whole, "a flipped byte");
+      lies_noticed += read_bytes(mutator.lie()).said.empty() ? 0 : 1;
+    }
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("fuzz_reader: 2 files, each with %zu cuts, %zu flipped bytes and %zu lies behind right checksums (%zu noticed); %ld MiB at most\n",
+              iterations, iterations, iterations, lies_noticed, usage.ru_maxrss / 1024);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (usage.ru_maxrss > 400 * 1024) return 1;
+#endif
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  const rlimit memory{1U << 30, 1U << 30};  // a file that asks for more shall fail us, not the machine
+  setrlimit(RLIMIT_AS, &memory);
+#endif
+  std::size_t iterations = 1000;
+  std::uint64_t seed = 1;
+  bool files = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--iterations" && i + 1 < argc) {
+      iterations = std::strtoull(argv[++i], nullptr, 10);
+    } else if (argument == "--seed" && i + 1 < argc) {
+      seed = std::strtoull(argv[++i], nullptr, 10);
+    } else {
+      files = true;
+      const Outcome outcome = read_path(argument);
+      std::printf("%s: %llu events; %s\n", argument.c_str(), static_cast<unsigned long long>(outcome.events), outcome.said.c_str());
+    }
+  }
+  return files ? 0 : campaign(iterations, seed);
+}
