@@ -119,15 +119,11 @@ void compare_held(const LogicalLedger& predicted, const LogicalLedger& recorded,
   result.errors.held = share(std::max(held.only_predicted.size(), held.only_recorded.size()), std::max(held.predicted.size(), held.recorded.size()));
 }
 
-bool names_values(const LogicalLedger& ledger) {
-  return ledger.values.empty() || std::any_of(ledger.values.begin(), ledger.values.end(), [](const ledger::LogicalValue& value) { return !value.derived; });
-}
-
 }  // namespace
 
 LogicalComparison compare_logical(const LogicalLedger& predicted, const LogicalLedger& recorded, bool held_only) {
   LogicalComparison result;
-  result.held_only = held_only || !names_values(recorded);
+  result.held_only = held_only || !recorded.names_values();
   if (!result.held_only) compare_events(predicted, recorded, result);
   compare_held(predicted, recorded, result);
   const RelativeErrors& errors = result.errors;

@@ -7,6 +7,7 @@
 //
 // The live set itself is not stored per event, which would take n * live memory; LiveSet replays it along the events.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -93,6 +94,11 @@ struct LogicalLedger {
   std::uint64_t broken_count = 0;  // events that contradict the rules of a ledger: use after release, rerun without drop, ...
   std::vector<Broken> broken;      // the first of them
 
+  // Some value was named by a program or a model. Otherwise (a PyTorch graph) nobody says what reads what, so that forward layers
+  // are not known.
+  bool names_values() const {
+    return values.empty() || std::any_of(values.begin(), values.end(), [](const LogicalValue& value) { return !value.derived; });
+  }
   std::span<const std::uint32_t> reads_of(const LogicalEvent& event) const {
     return std::span(reads).subspan(event.reads_begin, event.read_count);
   }

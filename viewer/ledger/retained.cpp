@@ -19,8 +19,7 @@ void RetainedFinder::visit(const trace::Event& event) {
     case Kind::backward_begin: ++backward_; break;
     case Kind::step_begin: names_.clear(); break;
     case Kind::scope_begin:
-      if (event.phase == Phase::recompute && event.scope < dictionary_.scopes.size() &&
-          dictionary_.scopes[event.scope].kind == trace::ScopeKind::region)
+      if (event.scope < dictionary_.scopes.size() && dictionary_.scopes[event.scope].kind == trace::ScopeKind::region)
         regions_[event.thread].push_back({event.scope, {}});
       break;
     case Kind::scope_end: end_region(event); break;

@@ -42,7 +42,7 @@ class RetainedFinder {
   };
   struct Region {
     std::uint32_t scope = 0;
-    std::vector<std::uint64_t> made;  // allocations in it, in order
+    std::vector<std::uint64_t> made;  // allocations of its recompute, in order; none when the region runs for the first time
   };
 
   void allocate(const trace::Event& event);
@@ -55,7 +55,7 @@ class RetainedFinder {
   RetainedBlocks found_;
   std::map<Key, Live> live_;
   std::unordered_map<std::uint64_t, Key> keys_;               // of live blocks, by allocation
-  std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // recomputing ones, per thread
+  std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // open ones, per thread
   std::unordered_map<std::string, std::uint32_t> names_;      // how often in this step
   std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;  // allocation -> backward that it was last kept for
   std::uint64_t backward_ = 1;

@@ -43,7 +43,7 @@ struct Model {
   std::uint32_t value_of(std::size_t layer) const { return static_cast<std::uint32_t>(inputs.size() + layer); }
 };
 
-inline constexpr std::uint64_t max_layers = 10'000'000;
+inline constexpr std::uint64_t max_layers = 1'000'000;  // their ledger takes half a GiB
 inline constexpr std::uint64_t max_total_bytes = std::uint64_t{1} << 62;
 
 // A chain h0 .. hn. `bytes` has length + 1 entries, `cost` length.

@@ -26,6 +26,13 @@ using Tree = TextFormat::ParseInfoTree;
 constexpr std::uint64_t max_file_bytes = std::uint64_t{64} << 20;
 constexpr const char* example = "the smallest model is: chain { length: 6 bytes: 8 cost: 1 }";
 
+// Names from a file may hold anything; a message is one line and must not act on the terminal.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int, const std::string& message) override {
@@ -87,8 +94,8 @@ class Reader {
   }
 
  private:
-  bool fail(std::string what, std::string hint = "") {
-    if (!failed_) error_ = {ErrorKind::unreadable, file_, {}, "bad model: " + std::move(what), std::move(hint)};
+  bool fail(const std::string& what, std::string hint = "") {
+    if (!failed_) error_ = {ErrorKind::unreadable, file_, {}, one_line("bad model: " + what), std::move(hint)};
     failed_ = true;
     return false;
   }
@@ -323,9 +330,7 @@ Result<Model> parse_model(std::string_view text, const std::string& file) {
   if (text[first] == '{') {
     const auto status = google::protobuf::util::JsonStringToMessage(google::protobuf::StringPiece(text.data(), text.size()), &parsed);
     if (!status.ok()) {
-      std::string message(status.message());
-      std::replace(message.begin(), message.end(), '\n', ' ');
-      return unreadable(file, "bad model: " + message, "JSON names are those of proto/model.proto");
+      return unreadable(file, one_line("bad model: " + std::string(status.message())), "JSON names are those of proto/model.proto");
     }
     return Reader(file).read(parsed, root);
   }
@@ -336,7 +341,7 @@ Result<Model> parse_model(std::string_view text, const std::string& file) {
   parser.WriteLocationsTo(&tree);
   parser.SetRecursionLimit(16);
   if (!parser.ParseFromString(std::string(text), &parsed) || errors.any())
-    return unreadable(file, "bad model: " + errors.text(), example);
+    return unreadable(file, one_line("bad model: " + errors.text()), example);
   root.tree = &tree;
   return Reader(file).read(parsed, root);
 }

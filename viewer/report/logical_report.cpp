@@ -32,7 +32,7 @@ void add_region(const LogicalLedger& ledger, const ledger::LogicalRegion& region
   for (std::size_t group = 0; group < ledger.groups.size(); ++group) entry[ledger.groups[group].name + "_live"] = region.group_live[group];
 }
 
-json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::LiveSet& live) {
+json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::LiveSet& live, bool layers_known) {
   const LogicalEvent& event = ledger.events[index];
   json entry;
   entry["index"] = index;
@@ -44,7 +44,7 @@ json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::L
   entry["live"] = name_list(ledger, live.ids());
   entry["live_ids"] = event.live_ids;
   entry["live_bytes"] = event.live_bytes;
-  entry["forward_layers"] = event.forward_layers;
+  entry["forward_layers"] = layers_known ? json(event.forward_layers) : json(nullptr);
   if (event.trace_event != ledger::no_event) {
     entry["trace_event"] = event.trace_event;
     entry["step"] = event.step == ledger::no_number ? json(nullptr) : json(event.step);
@@ -71,7 +71,7 @@ constexpr std::size_t reads_limit = 12, value_limit = 40;
 
 // Widths are fixed before the first row, so that a long ledger is printed as it is walked.
 std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
-  if (format != TableFormat::text) return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"live", true}, {"bytes", true}, {"layers", true}, {"live values"}};
+  if (format != TableFormat::text) return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
   std::size_t value = 5;
   for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
   for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
@@ -81,10 +81,10 @@ std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, 
           {"kind", false, 7},
           {"value", false, value},
           {"reads", false, ledger.reads.empty() ? 5U : 8U},
-          {"live", true, width(ledger.peak_ids, 4)},
+          {"ids", true, width(ledger.peak_ids, 4)},
           {"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 10U},
           {"layers", true, width(ledger.forward_layers, 6)},
-          {"live values", false, 11}};
+          {"live", false, 8}};
 }
 
 // Columns that the last one may take.
@@ -121,10 +121,11 @@ std::string value_cell(const LogicalLedger& ledger, const LogicalEvent& event) {
 nlohmann::ordered_json names_json(const LogicalLedger& ledger, const std::vector<std::uint32_t>& ids) { return name_list(ledger, ids); }
 
 void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head) {
+  const bool layers_known = ledger.names_values();
   json fields = head;
   fields["peak"] = {{"ids", ledger.peak_ids}, {"bytes", ledger.peak_bytes}, {"event", event_number(ledger.peak_ids_event)},
                     {"bytes_event", event_number(ledger.peak_bytes_event)}};
-  fields["forward_layers"] = ledger.forward_layers;
+  fields["forward_layers"] = layers_known ? json(ledger.forward_layers) : json(nullptr);
   fields["held_at_loss"] = name_list(ledger, ledger.held_at_loss);
   fields["groups"] = group_peaks(ledger);
   fields["live_at_end"] = name_list(ledger, ledger.live_at_end);
@@ -135,7 +136,7 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
   ledger::LiveSet live(ledger);
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
     live.apply(ledger.events[i]);
-    out << (i == 0 ? "\n    " : ",\n    ") << text_of(event_entry(ledger, i, live));
+    out << (i == 0 ? "\n    " : ",\n    ") << text_of(event_entry(ledger, i, live, layers_known));
   }
   out << (ledger.events.empty() ? "]\n}\n" : "\n  ]\n}\n");
 }
@@ -162,9 +163,9 @@ void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const
   const std::size_t rest = style.columns > 40 ? style.columns - 20 : 40;
   const auto bytes = [&](std::uint64_t number) { return format_bytes(number, style.exact_bytes) + (style.exact_bytes ? " B" : ""); };
   out << "peak            " << format_count(ledger.peak_ids) << " values at event " << event_text(ledger.peak_ids_event) << ", "
-      << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event) << '\n'
-      << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n"
-      << "held at loss    " << ledger.held_at_loss.size() << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
+      << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event) << '\n';
+  if (ledger.names_values()) out << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n";
+  out << "held at loss    " << ledger.held_at_loss.size() << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
   for (const ledger::LogicalGroup& group : ledger.groups)
     out << "group           " << printable(group.name, style) << ": at most " << group.peak_ids << " live, " << bytes(group.peak_bytes) << '\n';
   if (ledger.broken_count != 0)

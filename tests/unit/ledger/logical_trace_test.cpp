@@ -188,8 +188,8 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   t.mark(proto::EVENT_BACKWARD_BEGIN, 4);
   t.phase = proto::PHASE_BACKWARD;
   t.add(test::release(0, 0x5000));
-  t.phase = proto::PHASE_RECOMPUTE;
   t.scope_event(proto::EVENT_SCOPE_BEGIN, region);
+  t.phase = proto::PHASE_RECOMPUTE;
   t.add(test::allocation(0, 0x6000, 128));
   t.add(test::allocation(0, 0x7000, 16));
   t.add(test::release(0, 0x7000));

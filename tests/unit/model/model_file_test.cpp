@@ -75,7 +75,7 @@ TEST(ModelFile, SaysLineAndFieldOfWhatIsWrong) {
   EXPECT_THAT(refusal("chain {\n  length: 6\n  bytes: -8\n}"), HasSubstr("line 3: chain.bytes is -8, must be at least 0"));
   EXPECT_THAT(refusal("chain {\n length: 0\n}"), HasSubstr("line 2: chain.length is 0, must be at least 1"));
   EXPECT_THAT(refusal("chain { }"), HasSubstr("chain.length is 0"));
-  EXPECT_THAT(refusal("chain { length: 4000000000 }"), HasSubstr("must be at most 10000000"));
+  EXPECT_THAT(refusal("chain { length: 4000000000 }"), HasSubstr("must be at most 1000000"));
   EXPECT_THAT(refusal("chain { length: 2 layer_bytes: [1, 2] }"), HasSubstr("line 1: chain.layer_bytes[0] has 2 entries, must have 3"));
   EXPECT_THAT(refusal("chain { length: 1\n layer_bytes: [1,\n -2] }"), HasSubstr("line 2: chain.layer_bytes[1] is -2"));
   EXPECT_THAT(refusal("chain { length: 1 bytes: 3 layer_bytes: [1, 2] }"), HasSubstr("are both given"));

@@ -170,10 +170,10 @@ TEST(Predict, ValueReadByALaterSegmentIsKept) {
   EXPECT_EQ(prediction.ledger.peak_ids, 5U);
 }
 
-TEST(Predict, LongChainStaysSmall) {
-  const Prediction prediction = predicted(uniform_chain(1'000'000), "segment:1000");
-  EXPECT_EQ(prediction.ledger.peak_ids, 2000U);
-  EXPECT_EQ(prediction.ledger.forward_layers, 2'000'000U);
+TEST(Predict, LongChainFollowsTheClosedForm) {
+  const Prediction prediction = predicted(uniform_chain(100'000), "segment:250");
+  EXPECT_EQ(prediction.ledger.peak_ids, 400U + 250U);
+  EXPECT_EQ(prediction.ledger.forward_layers, 200'000U);
 }
 
 TEST(Policy, RefusesWhatMakesNoSense) {
