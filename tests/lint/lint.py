@@ -20,7 +20,7 @@ ALLOWED = {
     "proto": [],
     "profiler/channel": [],
     "profiler/writer": ["proto"],
-    "profiler/collect": ["profiler/channel", "profiler/writer"],
+    "profiler/collect": ["proto", "profiler/channel", "profiler/writer"],
     "profiler/launch": ["profiler/channel", "profiler/collect"],
     "hooks": ["profiler/channel"],
     "viewer/trace": ["proto"],
@@ -35,7 +35,7 @@ ALLOWED = {
 
 # The one home of each package: include pattern, folders, suffixes (None: any).
 PACKAGES = [
-    (r".*\.pb\.h|google/protobuf/.*", ["proto", "profiler/writer", "viewer", "tests"], None),
+    (r".*\.pb\.h|google/protobuf/.*", ["proto", "profiler/writer", "profiler/collect", "viewer", "tests"], None),
     (r"spdlog/.*", ["profiler/collect", "profiler/launch", "viewer/cli"], (".cpp",)),
     (r"(zstd|xxhash|zstd_errors|zdict)\.h", ["profiler/writer", "viewer/trace", "tests"], None),
     (r"(CLI|nlohmann)/.*|httplib\.h", ["viewer", "tests"], None),
