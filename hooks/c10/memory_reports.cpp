@@ -1,8 +1,9 @@
-// PyTorch's memory reporting, interposed: the three functions below stand before libc10's own in the lookup order, because
-// this library is preloaded and libc10 calls them through its PLT. Every block of the CPU allocator and of the caching
-// allocators of the devices arrives here with the allocator's own counters.
+// PyTorch's memory reporting, interposed: the three functions below stand before libc10's own in the lookup order,
+// because this library is preloaded and libc10 calls them through its PLT. Every block of the CPU allocator and of the
+// caching allocators of the devices arrives here with the allocator's own counters.
 #include "hooks/c10/memory_reports.h"
 
+#include "hooks/c10/mapped_blocks.h"
 #include "hooks/c10/torch_symbols.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/install.h"
@@ -19,6 +20,8 @@ constexpr int max_types = 24;
 
 // Interned ids, filled on first use. A race interns twice, to the same id.
 std::uint32_t heaps[max_types][max_devices];
+std::uint32_t mapped_heap = 0;
+constinit MappedBlocks mapped;
 int create_graph_backwards = 0;
 bool reported = false;
 
@@ -36,8 +39,10 @@ char* append_number(char* out, int number) {
 
 void declare() {
   core::declare_source(
-      "c10", "", "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)",
-      "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that libraries take "
+      "c10", "",
+      "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)",
+      "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that "
+      "libraries take "
       "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
 }
 
@@ -61,16 +66,53 @@ std::uint32_t intern(int type, int index) {
 core::Phase autograd_phase(const TorchSymbols& torch) {
   if (torch.graph_task_id == nullptr || torch.graph_task_id() < 0) return core::Phase::other;
   const core::Phase own = core::current_phase();
-  // Said by the Python hooks for this very stretch: a checkpoint's recompute, or an optimizer that runs inside backward.
+  // Said by the Python hooks for this very stretch: a checkpoint's recompute, or an optimizer that runs inside
+  // backward.
   if (own == core::Phase::recompute || own == core::Phase::optimizer) return own;
-  if (torch.grad_enabled != nullptr && torch.grad_enabled() && __atomic_load_n(&create_graph_backwards, __ATOMIC_RELAXED) == 0) {
+  if (torch.grad_enabled != nullptr && torch.grad_enabled() &&
+      __atomic_load_n(&create_graph_backwards, __ATOMIC_RELAXED) == 0) {
     return core::Phase::recompute;
   }
   return core::Phase::backward;
 }
 
+// Blocks of the CPU that are mappings (see mapped_blocks.h) are a heap of their own, without totals.
+bool record_mapped(std::uint64_t address, std::int64_t size, std::size_t allocated, core::Phase phase) {
+  if (size > 0 && allocated < static_cast<std::uint64_t>(size)) {
+    std::uint32_t heap = __atomic_load_n(&mapped_heap, __ATOMIC_RELAXED);
+    if (heap == 0) {
+      declare();
+      heap = core::intern_heap("cpu/mapped", cpu_type, 0, "c10");
+      __atomic_store_n(&mapped_heap, heap, __ATOMIC_RELAXED);
+    }
+    mapped.add(address);
+    core::record_alloc(heap, address, static_cast<std::uint64_t>(size), 0, phase, nullptr);
+    return true;
+  }
+  if (size < 0 && allocated == 0 && mapped.remove(address)) {
+    core::record_free(__atomic_load_n(&mapped_heap, __ATOMIC_RELAXED), address, static_cast<std::uint64_t>(-size),
+                      phase, nullptr);
+    return true;
+  }
+  return false;
+}
+
+void record_report(void* block, std::int64_t size, const core::Totals& totals, c10::Device device,
+                   const TorchSymbols& torch) {
+  const auto address = reinterpret_cast<std::uint64_t>(block);
+  const core::Phase phase = autograd_phase(torch);
+  if (device.type == cpu_type && record_mapped(address, size, totals.allocated, phase)) return;
+  const std::uint32_t heap = heap_of(device.type, device.index);
+  if (size > 0) {
+    core::record_alloc(heap, address, static_cast<std::uint64_t>(size), 0, phase, &totals);
+  } else if (size < 0) {
+    core::record_free(heap, address, static_cast<std::uint64_t>(-size), phase, &totals);
+  }
+}
+
 void mark_reported() {
-  if (__builtin_expect(!__atomic_load_n(&reported, __ATOMIC_RELAXED), 0)) __atomic_store_n(&reported, true, __ATOMIC_RELAXED);
+  if (__builtin_expect(!__atomic_load_n(&reported, __ATOMIC_RELAXED), 0))
+    __atomic_store_n(&reported, true, __ATOMIC_RELAXED);
   python::on_torch_event();
 }
 
@@ -86,6 +128,11 @@ std::uint32_t heap_of(int device_type, int device_index) {
     __atomic_store_n(&slot, heap, __ATOMIC_RELAXED);
   }
   return heap;
+}
+
+std::uint32_t heap_holding(std::uint32_t heap, std::uint64_t address) {
+  if (heap != __atomic_load_n(&heaps[cpu_type][0], __ATOMIC_RELAXED) || !mapped.contains(address)) return heap;
+  return __atomic_load_n(&mapped_heap, __ATOMIC_RELAXED);
 }
 
 void create_graph_backward(int change) { __atomic_fetch_add(&create_graph_backwards, change, __ATOMIC_RELAXED); }
@@ -106,19 +153,12 @@ __attribute__((visibility("default"))) bool memoryProfilingEnabled() {
   return real != nullptr && real();
 }
 
-__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* block, std::int64_t size, std::size_t allocated,
-                                                                        std::size_t reserved, Device device) {
+__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* block, std::int64_t size,
+                                                                        std::size_t allocated, std::size_t reserved,
+                                                                        Device device) {
   const liveset::c10_hook::TorchSymbols& torch = torch_symbols();
   if (__builtin_expect(core::recording(), 1)) {
-    const std::uint32_t heap = liveset::c10_hook::heap_of(device.type, device.index);
-    const core::Totals totals{allocated, reserved};
-    const core::Phase phase = liveset::c10_hook::autograd_phase(torch);
-    const auto address = reinterpret_cast<std::uint64_t>(block);
-    if (size > 0) {
-      core::record_alloc(heap, address, static_cast<std::uint64_t>(size), 0, phase, &totals);
-    } else if (size < 0) {
-      core::record_free(heap, address, static_cast<std::uint64_t>(-size), phase, &totals);
-    }
+    liveset::c10_hook::record_report(block, size, {allocated, reserved}, device, torch);
     liveset::c10_hook::mark_reported();
   }
   // Only for a profiler that asked: otherwise libc10 would not have called its own function either.
@@ -133,7 +173,8 @@ __attribute__((visibility("default"))) void reportOutOfMemoryToProfiler(std::int
   if (core::recording()) {
     const std::uint32_t heap = liveset::c10_hook::heap_of(device.type, device.index);
     const core::Totals totals{allocated, reserved};
-    core::record_out_of_memory(heap, static_cast<std::uint64_t>(size), liveset::c10_hook::autograd_phase(torch), &totals);
+    core::record_out_of_memory(heap, static_cast<std::uint64_t>(size), liveset::c10_hook::autograd_phase(torch),
+                               &totals);
   }
   if (torch.profiling_enabled != nullptr && torch.report_out_of_memory != nullptr && torch.profiling_enabled()) {
     torch.report_out_of_memory(size, allocated, reserved, device);

@@ -1,5 +1,5 @@
-// The functions of the job's own torch that the hooks call. Found at run time, so nothing here depends on a torch version
-// or on its headers.
+// The functions of the job's own torch that the hooks call. Found at run time, so nothing here depends on a torch
+// version or on its headers.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,8 @@ struct TorchSymbols {
   bool (*profiling_enabled)();
   void (*report_usage)(void*, std::int64_t, std::size_t, std::size_t, c10::Device);
   void (*report_out_of_memory)(std::int64_t, std::size_t, std::size_t, c10::Device);
-  int (*graph_task_id)();   // -1 outside of a backward pass; per thread
-  bool (*grad_enabled)();   // grad mode of the calling thread
+  int (*graph_task_id)();  // -1 outside of a backward pass; per thread
+  bool (*grad_enabled)();  // grad mode of the calling thread
 };
 
 // Cheap: one load once everything was found. libtorch_cpu may be loaded long after libc10, so what is missing is looked

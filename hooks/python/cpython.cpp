@@ -25,7 +25,8 @@ bool fill(CPython& py) {
                      find(py.string_text, "PyUnicode_AsUTF8AndSize") && find(py.new_integer, "PyLong_FromLongLong") &&
                      find(py.integer, "PyLong_AsLongLong") && find(py.integer_mask, "PyLong_AsUnsignedLongLongMask") &&
                      find(py.error, "PyErr_Occurred") && find(py.clear_error, "PyErr_Clear") &&
-                     find(py.decrease, "Py_DecRef") && find(py.increase, "Py_IncRef") && find(py.none, "_Py_NoneStruct");
+                     find(py.decrease, "Py_DecRef") && find(py.increase, "Py_IncRef") &&
+                     find(py.none, "_Py_NoneStruct");
   find(py.this_interpreter, "PyInterpreterState_Get");
   find(py.main_interpreter, "PyInterpreterState_Main");
   return found;
@@ -36,8 +37,8 @@ bool fill(CPython& py) {
 const CPython* cpython() {
   int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);
   if (now == 0) {
-    // Two threads may fill it at once: with the same addresses. An embedded interpreter that is loaded later is not looked
-    // for again: the process then has no Python hooks.
+    // Two threads may fill it at once: with the same addresses. An embedded interpreter that is loaded later is not
+    // looked for again: the process then has no Python hooks.
     now = fill(table) ? 1 : 2;
     __atomic_store_n(&state, now, __ATOMIC_RELEASE);
   }

@@ -1,5 +1,6 @@
-// The part of CPython's C API that the hooks use, found at run time in the interpreter that the job runs. Nothing is built
-// against Python's headers: every function here is in the stable ABI or has been exported unchanged since Python 3.8.
+// The part of CPython's C API that the hooks use, found at run time in the interpreter that the job runs. Nothing is
+// built against Python's headers: every function here is in the stable ABI or has been exported unchanged since
+// Python 3.8.
 #pragma once
 #include <cstdint>
 

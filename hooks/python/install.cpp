@@ -22,8 +22,8 @@ std::uint32_t events = 0;
 std::uint32_t next_ask = 0;
 bool asked = false;
 
-// Runs in the main thread with the GIL. `directory` and `native` are its globals; it leaves its answer in `result`: "wait" when
-// torch is not whole yet, "" when the shim is installed, otherwise why it is not.
+// Runs in the main thread with the GIL. `directory` and `native` are its globals; it leaves its answer in `result`:
+// "wait" when torch is not whole yet, "" when the shim is installed, otherwise why it is not.
 constexpr const char* bootstrap = R"(
 def load(directory, native):
     import sys
@@ -49,8 +49,8 @@ except Exception as error:
     result = f"the Python hooks were not installed: {type(error).__name__}: {error}"
 )";
 
-// The shim lies in a folder beside this library: DIR/liveset/python/liveset_shim in a build folder and where the library is
-// installed as lib/, DIR/python/liveset_shim where it is installed as lib/liveset/.
+// The shim lies in a folder beside this library: DIR/liveset/python/liveset_shim in a build folder and where the
+// library is installed as lib/, DIR/python/liveset_shim where it is installed as lib/liveset/.
 bool find_shim(char* path, std::size_t capacity) {
   Dl_info self;
   static const char anchor = 0;
@@ -70,9 +70,7 @@ bool find_shim(char* path, std::size_t capacity) {
   return false;
 }
 
-void declare_without_shim(const char* why) {
-  core::declare_source("python", "", "nothing", why);
-}
+void declare_without_shim(const char* why) { core::declare_source("python", "", "nothing", why); }
 
 void run_bootstrap(const CPython& py) {
   char directory[4096];
@@ -91,7 +89,8 @@ void run_bootstrap(const CPython& py) {
     Object* nothing = py.evaluate(code, globals, globals);
     if (nothing != nullptr) py.decrease(nothing);
     Object* result = py.error() == nullptr ? py.dict_get(globals, "result") : nullptr;
-    const char* text = result != nullptr ? py.string_text(result, nullptr) : "the Python hooks were interrupted while they were installed";
+    const char* text = result != nullptr ? py.string_text(result, nullptr)
+                                         : "the Python hooks were interrupted while they were installed";
     if (text == nullptr || std::strcmp(text, "wait") != 0) __atomic_store_n(&shim_wanted, false, __ATOMIC_RELAXED);
     if (text != nullptr && text[0] != '\0' && std::strcmp(text, "wait") != 0) declare_without_shim(text);
   }
@@ -103,7 +102,8 @@ void run_bootstrap(const CPython& py) {
 // Pending calls run when no exception is set; one that we left behind would be raised in the job, so none is left.
 int pending_call(void*) {
   const CPython& py = *cpython();
-  const bool main = py.this_interpreter == nullptr || py.main_interpreter == nullptr || py.this_interpreter() == py.main_interpreter();
+  const bool main = py.this_interpreter == nullptr || py.main_interpreter == nullptr ||
+                    py.this_interpreter() == py.main_interpreter();
   if (core::recording() && main) {
     run_bootstrap(py);
     if (py.error() != nullptr) py.clear_error();

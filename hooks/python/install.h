@@ -1,6 +1,6 @@
-// Brings the Python hooks (the shim) into the job: when torch first reports a block, the interpreter is asked to call us
-// back at its next safe point, and there the shim is imported. It does not depend on a planted sitecustomize, which -I, -E
-// and -S skip, and the user's own stays what it is.
+// Brings the Python hooks (the shim) into the job: when torch first reports a block, the interpreter is asked to call
+// us back at its next safe point, and there the shim is imported. It does not depend on a planted sitecustomize, which
+// -I, -E and -S skip, and the user's own stays what it is.
 #pragma once
 #include <cstdint>
 

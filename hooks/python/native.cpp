@@ -9,16 +9,16 @@
 #include "hooks/core/recorder.h"
 #include "hooks/python/cpython.h"
 
-// Functions that the shim calls. They take ints and strings only, so a wrong call can do no worse than record nonsense, and
-// they raise nothing: arguments that are missing or of another type count as 0 or "".
+// Functions that the shim calls. They take ints and strings only, so a wrong call can do no worse than record nonsense,
+// and they raise nothing: arguments that are missing or of another type count as 0 or "".
 namespace liveset::python {
 namespace {
 
 const CPython* py = nullptr;
 
-constexpr std::uint8_t kind_step_begin = 32;   // EVENT_STEP_BEGIN
-constexpr std::uint8_t kind_storage = 80;      // EVENT_STORAGE
-constexpr std::uint8_t kind_retain = 65;       // EVENT_VALUE_RETAIN
+constexpr std::uint8_t kind_step_begin = 32;  // EVENT_STEP_BEGIN
+constexpr std::uint8_t kind_storage = 80;     // EVENT_STORAGE
+constexpr std::uint8_t kind_retain = 65;      // EVENT_VALUE_RETAIN
 
 // A step begins at the first root forward after any optimizer.step of any thread, so this is the process's.
 std::int64_t next_step = 0;
@@ -80,7 +80,8 @@ Object* heap(Object*, Object* const* values, std::intptr_t count) {
 // scope(parent, kind, name id) -> id
 Object* scope(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
-  return integer(core::intern_scope(arguments.id(0), static_cast<core::ScopeKind>(arguments.number(1)), arguments.id(2)));
+  return integer(
+      core::intern_scope(arguments.id(0), static_cast<core::ScopeKind>(arguments.number(1)), arguments.id(2)));
 }
 
 Object* scope_begin(Object*, Object* const* values, std::intptr_t count) {
@@ -122,15 +123,18 @@ Object* step_begin(Object*, Object* const*, std::intptr_t) {
 }
 
 // Index of the step that runs now; -1 before the first.
-Object* current_step(Object*, Object* const*, std::intptr_t) { return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1); }
+Object* current_step(Object*, Object* const*, std::intptr_t) {
+  return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1);
+}
 
 // (memory class, heap, address, bytes, name id); storages without memory are no storages to us
 Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   const std::uint32_t heap = arguments.id(1);
   if (heap != 0 && arguments.number(2) != 0) {
-    core::record_value(kind, 0, heap, arguments.number(2), arguments.number(3), arguments.id(4),
-                       static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, -1);
+    core::record_value(kind, 0, c10_hook::heap_holding(heap, arguments.number(2)), arguments.number(2),
+                       arguments.number(3), arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0,
+                       -1);
   }
   return none();
 }
@@ -159,14 +163,21 @@ Object* create_graph(Object*, Object* const* values, std::intptr_t count) {
 }
 
 MethodDefinition methods[] = {
-    {"recording", recording, method_fastcall, nullptr},   {"string", string, method_fastcall, nullptr},
-    {"heap", heap, method_fastcall, nullptr},             {"scope", scope, method_fastcall, nullptr},
-    {"scope_begin", scope_begin, method_fastcall, nullptr}, {"scope_end", scope_end, method_fastcall, nullptr},
-    {"phase", phase, method_fastcall, nullptr},           {"mark", mark, method_fastcall, nullptr},
-    {"step_over", step_over, method_fastcall, nullptr},   {"step_begin", step_begin, method_fastcall, nullptr},
+    {"recording", recording, method_fastcall, nullptr},
+    {"string", string, method_fastcall, nullptr},
+    {"heap", heap, method_fastcall, nullptr},
+    {"scope", scope, method_fastcall, nullptr},
+    {"scope_begin", scope_begin, method_fastcall, nullptr},
+    {"scope_end", scope_end, method_fastcall, nullptr},
+    {"phase", phase, method_fastcall, nullptr},
+    {"mark", mark, method_fastcall, nullptr},
+    {"step_over", step_over, method_fastcall, nullptr},
+    {"step_begin", step_begin, method_fastcall, nullptr},
     {"current_step", current_step, method_fastcall, nullptr},
-    {"storage", storage, method_fastcall, nullptr},       {"retain", retain, method_fastcall, nullptr},
-    {"attribute", attribute, method_fastcall, nullptr},   {"source", source, method_fastcall, nullptr},
+    {"storage", storage, method_fastcall, nullptr},
+    {"retain", retain, method_fastcall, nullptr},
+    {"attribute", attribute, method_fastcall, nullptr},
+    {"source", source, method_fastcall, nullptr},
     {"create_graph", create_graph, method_fastcall, nullptr},
 };
 

@@ -11,24 +11,27 @@ from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
           "states of non-reentrant checkpoint regions; parameters, buffers, gradients, optimizer state")
-CANNOT_SEE = ("the inside of compiled regions; models that are no nn.Module; optimizers that are no torch.optim.Optimizer "
-              "(steps then do not end)")
+CANNOT_SEE = ("the inside of compiled regions; models that are no nn.Module or that were compiled in place (a step then begins at "
+              "its backward); optimizers that are no torch.optim.Optimizer or whose step is compiled (steps then do not end)")
 
 _installed = None
 
 
 def install(torch, native):
     """Called once, by the preloaded library, when torch is whole."""
+    install_parts(Context(torch, native))
+    # A forked child is not recorded: give it its torch back as it was.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=uninstall)
+
+
+def install_parts(context):
     global _installed
-    context = Context(torch, native)
-    parts = [modules.Modules(context)]
-    parts.append(optimizers.Optimizers(context, parts[0]))
-    regions = checkpoints.Checkpoints(context, parts[0])
-    parts.append(regions)
-    parts.append(engine.Engine(context, parts[0], regions))
-    _installed = parts
+    scopes = modules.Modules(context)
+    regions = checkpoints.Checkpoints(context, scopes)
+    _installed = [scopes, optimizers.Optimizers(context, scopes), regions, engine.Engine(context, scopes, regions)]
     try:
-        for part in parts:
+        for part in _installed:
             part.install()
     except BaseException:
         uninstall()
@@ -36,10 +39,7 @@ def install(torch, native):
     cannot_see = CANNOT_SEE
     if not context.saved_tensors_readable:
         cannot_see += "; what saved-tensor hooks packed (torch before 2.14 cannot show it without running them)"
-    context.source(f"torch {torch.__version__}", COVERS, cannot_see)
-    # A forked child is not recorded: give it its torch back as it was.
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=uninstall)
+    context.source(f"torch {context.torch.__version__}", COVERS, cannot_see)
 
 
 def uninstall():

@@ -122,9 +122,9 @@ class Checkpoints:
             try:
                 stack = context.thread.stack
                 depth = len(stack)
+                before = context.phase(RECOMPUTE)  # first: readers know a recompute by the phase in which its region begins
                 stack.append(region)
                 context.scope_begin(region.scope)
-                before = context.phase(RECOMPUTE)
             except Exception as error:
                 context.failed(error)
             try:

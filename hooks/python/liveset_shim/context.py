@@ -38,6 +38,7 @@ class Context:
         self._errors = {}
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
         self._is_wrapper = _wrapper_test(torch)
+        self._unwrap = _functorch_unwrap(torch)
         # Reading tensors must not run the job's torch_function modes and subclasses ("with torch.device(...)" is one).
         self.quiet = torch._C.DisableTorchFunction
         saved_tensor = getattr(torch._C._autograd, "SavedTensor", None)
@@ -88,8 +89,16 @@ class Context:
             for part in _sparse_parts(self.torch, tensor):
                 self._say(record, memory_class, part, name)
             return
-        storage = tensor.untyped_storage()
-        record(memory_class, self.heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name)
+        try:
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
+        except (RuntimeError, NotImplementedError):
+            inner = self._unwrap(tensor) if self._unwrap is not None else tensor
+            if inner is tensor:
+                return  # it has no memory: nothing to say
+            self._say(record, memory_class, inner, name)
+            return
+        record(memory_class, self.heap_of(tensor.device), address, storage.nbytes(), name)
 
     def failed(self, error):
         """Notes an error of ours in the trace, once per place, and swallows it."""
@@ -112,6 +121,16 @@ def _wrapper_test(torch):
         return is_traceable_wrapper_subclass
     except ImportError:
         return lambda tensor: hasattr(tensor, "__tensor_flatten__")
+
+
+def _functorch_unwrap(torch):
+    """What gives the tensor inside one of torch.func's wrappers (grad, vmap), and others as they are."""
+    functorch = getattr(torch._C, "_functorch", None)
+    try:
+        is_wrapped, unwrapped = functorch.is_functorch_wrapped_tensor, functorch.get_unwrapped
+    except AttributeError:
+        return None
+    return lambda tensor: unwrapped(tensor) if is_wrapped(tensor) else tensor
 
 
 def _sparse_parts(torch, tensor):

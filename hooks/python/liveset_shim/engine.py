@@ -68,6 +68,7 @@ class Engine:
         context = self.context
         if context.task_id() >= 0 or context.tracing() or self.modules.is_compiling():
             return None
+        self.modules.drop_stale()
         context.step_begin()  # a model that is no nn.Module has no root forward
         self.checkpoints.install()  # torch.utils.checkpoint may have been imported since
         leaves = []
@@ -101,8 +102,11 @@ class Engine:
         nodes = {}
         for root in (tensors,) if isinstance(tensors, self.context.Tensor) else tensors:
             if isinstance(root, self.context.Tensor):
-                if root.numel() == 1:
-                    self.context.state(LOSS_VALUE, root)
+                try:
+                    if root.numel() == 1:
+                        self.context.state(LOSS_VALUE, root)
+                except Exception as error:
+                    self.context.failed(error)
                 node = root.grad_fn
             else:
                 node = root[0]  # a GradientEdge: node, output number

@@ -42,7 +42,7 @@ class Graph:
                     continue
                 known = slots_of[kind] = self._slots(kind)
             if not readable:
-                self._unpack(node, known)
+                self._unpack(node, known, leaves)
                 continue
             slots, has_variable = known
             for read, name in slots:
@@ -52,13 +52,18 @@ class Graph:
                         self._slot(one.data, name)
                     continue
                 tensor = saved.data
+                if tensor is None:
+                    continue
                 # The common case by hand: this is the innermost loop of the walk.
                 if type(tensor) in exact_types and tensor.layout is strided:
-                    storage = tensor.untyped_storage()
-                    memory_class = PARAMETER if type(tensor) is Parameter else ACTIVATION
-                    retain(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name)
-                elif tensor is not None:
-                    self._slot(tensor, name)
+                    try:
+                        storage = tensor.untyped_storage()
+                        memory_class = PARAMETER if type(tensor) is Parameter else ACTIVATION
+                        retain(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name)
+                        continue
+                    except (RuntimeError, NotImplementedError):
+                        pass  # a wrapper in a plain tensor's clothes (torch.func)
+                self._slot(tensor, name)
             if has_variable:
                 self._leaf(node.variable, variable_name, leaves)
         return len(seen), leaves
@@ -85,11 +90,14 @@ class Graph:
         self.context.state_retained(memory_class, tensor, name)
 
     def _leaf(self, variable, name, leaves):
-        """A leaf that is no nn.Parameter may still be an input that wants a gradient; an optimizer that has it as a parameter
-        says so at its step."""
+        """A parameter is held anyway, and counts as retained only where a slot has saved it. A leaf that is no nn.Parameter may be an
+        input that wants a gradient: that one the graph holds; an optimizer that has it as a parameter says so at its step."""
         try:
             leaves.append(variable)
-            self._retained(variable, name)
+            if isinstance(variable, self.context.torch.nn.Parameter):
+                self.context.state(PARAMETER, variable, name)
+            else:
+                self._retained(variable, name)
         except Exception as error:
             self.context.failed(error)
 
@@ -124,11 +132,11 @@ class Graph:
             contents = node.saved_tensors
         return [item for item in contents if isinstance(item, self.context.Tensor)]
 
-    def _unpack(self, node, known):
+    def _unpack(self, node, known, leaves):
         slots, has_variable = known
         try:
             if has_variable:
-                self._retained(node.variable, self.context.text("AccumulateGrad.variable"))
+                self._leaf(node.variable, self.context.text("AccumulateGrad.variable"), leaves)
             if node in self.packed:
                 return
             for read, name in slots:

@@ -1,6 +1,7 @@
 """Module scopes, from torch's global forward hooks: a root module is named by its class, the others by their name
 relative to the scope in which they are called, so that the path reads GPT.bs.0.ln1.
 """
+import sys
 import weakref
 
 from .context import BUFFER, FORWARD, LOSS, PARAMETER, SCOPE_MODULE, SCOPE_REGION
@@ -37,6 +38,9 @@ class Modules:
         self.latest = {}  # {id(module): Place}: where a module was called last
         self.is_compiling = getattr(getattr(context.torch, "compiler", None), "is_compiling", lambda: False)
         self.handles = []
+        module = context.torch.nn.modules.module.Module
+        self.calls = [getattr(module, name).__code__ for name in ("_call_impl", "_wrapped_call_impl") if hasattr(module, name)]
+        self.warns = None  # torch's own _has_any_global_hook while ours stands in its place
 
     def install(self):
         module = self.context.torch.nn.modules.module
@@ -46,8 +50,30 @@ class Modules:
             self.handles.append(module.register_module_forward_hook(after, always_call=True))
         except TypeError:  # torch before 2.1
             self.handles.append(module.register_module_forward_hook(after))
+        self._quieten(module)
+
+    def _quieten(self, module):
+        """torch.compile warns at every call of a compiled module when there are global hooks. Ours leave no trace in what is
+        compiled, so the warning shall depend on the job's own hooks only."""
+        original = getattr(module, "_has_any_global_hook", None)
+        if original is None:
+            return
+        tables = [getattr(module, name) for name in ("_global_forward_pre_hooks", "_global_forward_hooks",
+                                                     "_global_forward_hooks_always_called")]
+        before, after = self.handles
+
+        def _has_any_global_hook():
+            hooks = [table for table in tables if any(key not in (before.id, after.id) for key in table)]
+            return bool(hooks or module._global_backward_pre_hooks or module._global_backward_hooks
+                        or module._global_forward_hooks_with_kwargs)
+
+        module._has_any_global_hook = _has_any_global_hook
+        self.warns = original
 
     def uninstall(self):
+        if self.warns is not None:
+            self.context.torch.nn.modules.module._has_any_global_hook = self.warns
+            self.warns = None
         for handle in self.handles:
             handle.remove()
         self.handles = []
@@ -102,10 +128,7 @@ class Modules:
         else:
             place = self.find_root(module)
             if place.changes_phase:
-                try:
-                    self._state_tensors(place, module)
-                except Exception as error:  # a lazy module's parameters have no memory yet
-                    context.failed(error)
+                self._state_tensors(place, module)
                 context.step_begin()
                 context.phase(FORWARD)
         self.thread.stack.append(place)
@@ -165,6 +188,19 @@ class Modules:
             # Without a graph (an evaluation) no loss will be walked back.
             self.context.phase(LOSS if self.context.torch.is_grad_enabled() else self.thread.base)
 
+    def drop_stale(self):
+        """Ends scopes that no call is behind any more: an exception left their modules that torch's hooks do not see (a
+        KeyboardInterrupt). Only where it matters: at a backward or an optimizer step that seems to be inside of a module."""
+        stack = self.thread.stack
+        if not stack:
+            return
+        frame = sys._getframe()
+        while frame is not None:
+            if frame.f_code in self.calls:
+                return
+            frame = frame.f_back
+        self.close_to(stack, 0)
+
     def close_to(self, stack, depth):
         while len(stack) > depth:
             stack.pop()
@@ -174,7 +210,10 @@ class Modules:
         """Says which storages are parameters and buffers: when the root is first seen, and again after they moved."""
         first = next(module.parameters(), None)
         with self.context.quiet():
-            address = first.data_ptr() if first is not None and first.layout is self.context.torch.strided else 0
+            try:
+                address = first.data_ptr()
+            except (AttributeError, RuntimeError, NotImplementedError, ValueError):
+                address = -1  # none, sparse, lazy, or wrapped by torch.func
             if address == place.first_parameter:
                 return
             place.first_parameter = address

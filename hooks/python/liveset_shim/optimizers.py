@@ -47,9 +47,7 @@ class Optimizers:
         context, thread = self.context, self.context.thread
         if context.tracing():
             return
-        if thread.stack and context.task_id() < 0:
-            # No module is being called here: what is still open was left by an exception that no hook saw.
-            self.modules.close_to(thread.stack, 0)
+        self.modules.drop_stale()
         thread.base = OPTIMIZER
         context.phase(OPTIMIZER)
         state = context.state
