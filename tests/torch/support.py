@@ -1,0 +1,169 @@
+"""Records jobs with `liveset run` and reads the traces with liveset's own commands; and drives the shim with a stand-in recorder."""
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("LIVESET_BUILD_DIR", SOURCE / "build/release"))
+LIVESET = BUILD / "bin/liveset"
+JOBS = pathlib.Path(__file__).resolve().parent / "jobs"
+ACCEPTANCE = SOURCE / "tests/golden/acceptance"
+
+
+class Run:
+    """A finished command."""
+
+    def __init__(self, completed, trace):
+        self.status = completed.returncode
+        self.stdout = completed.stdout
+        self.stderr = completed.stderr
+        self.trace = trace
+
+    def traces(self):
+        """All files that were written: the first process's, and those of the others."""
+        folder = pathlib.Path(f"{self.trace}.d")
+        return ([self.trace] if self.trace.exists() else []) + sorted(folder.glob("*.liveset") if folder.exists() else [])
+
+    def read(self, *command, trace=None):
+        done = subprocess.run([LIVESET, *command, "--format", "json", trace or self.trace], capture_output=True, text=True, timeout=100)
+        if done.returncode != 0:
+            raise AssertionError(f"liveset {' '.join(command)} ended with {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout)
+
+    def summary(self, trace=None):
+        return self.read("summary", trace=trace)
+
+
+class TorchTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="liveset-torch-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def record(self, script, *arguments, python=(), environment=None, name="run"):
+        """`script` is a file, or the text of one."""
+        if not isinstance(script, pathlib.Path):
+            path = self.folder / f"{name}.py"
+            path.write_text(script)
+            script = path
+        return self.record_command([sys.executable, *python, script, *arguments], environment, name)
+
+    def record_command(self, command, environment=None, name="run"):
+        trace = self.folder / f"{name}.liveset"
+        completed = subprocess.run([LIVESET, "run", "-q", "-o", trace, "--", *command], capture_output=True, text=True, timeout=280,
+                                   env={**os.environ, **(environment or {})}, cwd=self.folder)
+        return Run(completed, trace)
+
+    def plain(self, command, environment=None):
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=280, env={**os.environ, **(environment or {})},
+                                   cwd=self.folder)
+        return Run(completed, None)
+
+    def assert_sound(self, run, trace=None):
+        """What must hold of every trace of a job that ended by itself. -> its summary"""
+        # The dictionary is stored as it is, so a note of the hooks about an error of theirs is found by its name.
+        self.assertNotIn(b"liveset.python_error", (trace or run.trace).read_bytes())
+        summary = run.summary(trace)
+        health = summary["health"]
+        self.assertEqual(health["lost_events"], 0)
+        self.assertEqual(health["unmatched_frees"], 0)
+        self.assertEqual(health["conservation_mismatches"], 0)
+        self.assertFalse(health["truncated"])
+        return summary
+
+
+class FakeRecorder:
+    """Stands for the preloaded library: keeps what the shim says as a list of tuples."""
+
+    def __init__(self):
+        self.events = []
+        self.strings = [""]
+        self.scopes = [""]  # path of each scope
+        self.phase_now = 0
+        self.steps = 0
+        self.pending = True
+        self.failures = []
+
+    def functions(self):
+        names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
+                 "current_step", "storage", "retain", "attribute", "source", "create_graph"]
+        return {name: getattr(self, name) for name in names}
+
+    def recording(self):
+        return 1
+
+    def string(self, text):
+        if text not in self.strings:
+            self.strings.append(text)
+        return self.strings.index(text)
+
+    def heap(self, device_type, index):
+        return 1 + device_type * 100 + index
+
+    def scope(self, parent, kind, name):
+        path = f"{self.scopes[parent]}.{self.strings[name]}" if parent else self.strings[name]
+        if path not in self.scopes:
+            self.scopes.append(path)
+        return self.scopes.index(path)
+
+    def scope_begin(self, scope):
+        self.events.append(("begin", self.scopes[scope]))
+
+    def scope_end(self):
+        self.events.append(("end",))
+
+    def phase(self, phase):
+        before, self.phase_now = self.phase_now, phase
+        if before != phase:
+            self.events.append(("phase", phase))
+        return before
+
+    def mark(self, kind, number):
+        self.events.append(("mark", kind, number))
+
+    def step_over(self):
+        self.pending = True
+
+    def step_begin(self):
+        if self.pending:
+            self.pending = False
+            self.events.append(("step", self.steps))
+            self.steps += 1
+        return self.steps - 1
+
+    def current_step(self):
+        return self.steps - 1
+
+    def storage(self, memory_class, heap, address, size, name):
+        self.events.append(("storage", memory_class, heap, address, size, self.strings[name]))
+
+    def retain(self, memory_class, heap, address, size, name):
+        self.events.append(("retain", memory_class, heap, address, size, self.strings[name]))
+
+    def attribute(self, key, value):
+        self.failures.append((self.strings[key], self.strings[value]))
+
+    def source(self, version, covers, cannot_see):
+        self.events.append(("source", version, covers, cannot_see))
+
+    def create_graph(self, on):
+        self.events.append(("create_graph", on))
+
+    def of(self, kind):
+        return [event for event in self.events if event[0] == kind]
+
+
+def load_shim():
+    folder = SOURCE / "hooks/python/liveset_shim"
+    spec = importlib.util.spec_from_file_location("_liveset_shim", folder / "__init__.py", submodule_search_locations=[str(folder)])
+    shim = importlib.util.module_from_spec(spec)
+    sys.modules["_liveset_shim"] = shim
+    spec.loader.exec_module(shim)
+    return shim

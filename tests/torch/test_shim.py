@@ -1,0 +1,210 @@
+"""The Python hooks by themselves, against a stand-in for the recorder."""
+import gc
+import signal
+import sys
+import unittest
+import weakref
+
+import torch
+import torch.nn as nn
+from support import FakeRecorder, load_shim
+from torch.utils.checkpoint import checkpoint
+
+PARAMETER, GRADIENT, CHECKPOINT_INPUT, RNG_STATE, LOSS = 1, 2, 5, 6, 13
+FORWARD, AFTER_FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = 1, 2, 3, 4, 5
+
+
+def small_net():
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+
+
+class ShimTest(unittest.TestCase):
+    def setUp(self):
+        self.shim = load_shim()
+        self.recorder = FakeRecorder()
+        self.addCleanup(self.shim.uninstall)
+
+    def install(self, readable=True):
+        context = self.shim.Context(torch, self.recorder.functions())
+        context.saved_tensors_readable = readable
+        self.shim.install_parts(context)
+
+    def test_a_step_is_told_in_order(self):
+        self.install()
+        net = small_net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        loss = net(torch.ones(5, 8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        told = [event for event in self.recorder.events if event[0] in ("step", "phase", "mark", "begin", "end")]
+        self.assertEqual(told, [
+            ("step", 0), ("phase", FORWARD), ("begin", "Sequential"), ("begin", "Sequential.0"), ("end",), ("begin", "Sequential.1"),
+            ("end",), ("begin", "Sequential.2"), ("end",), ("end",), ("phase", AFTER_FORWARD),
+            # mean, pow, addmm, tanh, addmm, 2 transposes and 4 leaves
+            ("mark", 40, 11), ("phase", BACKWARD), ("phase", 0), ("mark", 41, 0), ("phase", OPTIMIZER), ("phase", 0)])
+        self.assertEqual(self.recorder.failures, [])
+
+    def test_what_the_graph_retains(self):
+        self.install()
+        x = torch.ones(5, 8)
+        w = nn.Parameter(torch.ones(8, 3))
+        h = x @ w       # saves x (w's gradient); not w, since x wants none
+        y = h.tanh()    # saves its result
+        loss = y.sum()
+        loss.backward()
+        expected = {("MmBackward0.self", 7, x.data_ptr(), 5 * 8 * 4), ("TanhBackward0.result", 7, y.data_ptr(), 5 * 3 * 4)}
+        retained = {(name, kind, address, size) for _, kind, _, address, size, name in self.recorder.of("retain")}
+        self.assertEqual(retained, expected)
+        stated = {(kind, address) for _, kind, _, address, _, _ in self.recorder.of("storage")}
+        self.assertEqual(stated, {(LOSS, loss.data_ptr()), (PARAMETER, w.data_ptr()), (GRADIENT, w.grad.data_ptr())})
+
+    def test_checkpoint_inputs_random_states_and_recompute(self):
+        self.install()
+        net = small_net()
+        x = torch.ones(5, 8)
+        mask = torch.ones(5, 8)
+        loss = checkpoint(lambda inner: net(inner * mask), x, use_reentrant=False).sum()
+        loss.backward()
+        stated = {(kind, size) for _, kind, _, _, size, _ in self.recorder.of("storage")}
+        self.assertIn((CHECKPOINT_INPUT, 160), stated)
+        self.assertIn((RNG_STATE, 5056), stated)
+        held = {address for _, kind, _, address, _, _ in self.recorder.of("storage") if kind == CHECKPOINT_INPUT}
+        self.assertEqual(held, {x.data_ptr(), mask.data_ptr()})
+        told = [event for event in self.recorder.events if event[0] in ("phase", "begin")]
+        region = ("begin", "checkpoint:0")
+        self.assertEqual(told[:2], [("phase", FORWARD), region])
+        again = told.index(region, 2)
+        self.assertEqual(told[again - 2:again + 1], [("phase", BACKWARD), ("phase", RECOMPUTE), region])
+        self.assertEqual(len(self.recorder.of("begin")), len(self.recorder.of("end")))
+
+    def test_saved_tensors_that_cannot_be_read_as_they_are(self):
+        """torch before 2.14: the same storages, read by unpacking, and nothing is run that the job did not run."""
+        def retained(readable, checkpointed):
+            recorder = self.recorder = FakeRecorder()
+            self.install(readable)
+            torch.manual_seed(0)
+            calls = []
+            net = nn.Sequential(*[small_net() if i % 2 == 0 else nn.Linear(4, 8) for i in range(4)])
+
+            def run(x):
+                calls.append(1)
+                return net(x)
+            h = checkpoint(run, torch.ones(5, 8), use_reentrant=False) if checkpointed else run(torch.ones(5, 8))
+            (h.exp() * h.cos()).sum().backward()
+            self.shim.uninstall()
+            self.assertEqual(recorder.failures, [])
+            return sorted((name, kind, size) for _, kind, _, _, size, name in recorder.of("retain")), len(calls)
+
+        for checkpointed in (False, True):
+            with self.subTest(checkpointed=checkpointed):
+                direct, calls = retained(True, checkpointed)
+                unpacked, calls_unpacked = retained(False, checkpointed)
+                self.assertEqual(unpacked, direct)
+                self.assertEqual((calls, calls_unpacked), (1 + checkpointed, 1 + checkpointed))
+
+    def test_nothing_of_the_job_is_kept_alive(self):
+        self.install()
+        net = small_net()
+        x = torch.ones(5, 8)
+        optimizer = torch.optim.Adam(net.parameters())
+        for _ in range(2):
+            loss = checkpoint(net, x, use_reentrant=False).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        watched = [weakref.ref(item) for item in (net, net[0], optimizer, loss, x)]
+        storages = [weakref.ref(tensor.untyped_storage()) for tensor in (loss, x, net[0].weight)]
+        del net, x, optimizer, loss
+        gc.collect()
+        self.assertEqual([ref() for ref in watched], [None] * len(watched))
+        self.assertEqual([ref() for ref in storages], [None] * len(storages))
+
+    def test_torch_is_as_it_was_after_uninstall(self):
+        from torch.nn.modules import module
+        from torch.utils import checkpoint as checkpoint_module
+        frame, hook = checkpoint_module._CheckpointFrame, checkpoint_module._checkpoint_hook
+        owned = lambda: (dict(vars(frame)), dict(vars(hook)), torch.autograd.Variable._execution_engine, torch.autograd._make_grads,
+                         dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks), module._has_any_global_hook,
+                         dict(torch.optim.Optimizer.__module__ and sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks))
+        before = owned()
+        self.install()
+        self.shim.uninstall()
+        self.assertEqual(owned(), before)
+
+    def test_an_error_of_ours_is_noted_and_swallowed(self):
+        self.recorder.retain = self.broken
+        self.install()
+        net = small_net()
+        net(torch.ones(5, 8)).sum().backward()
+        net(torch.ones(5, 8)).sum().backward()
+        self.assertIsNotNone(net[0].weight.grad)
+        self.assertTrue(self.recorder.failures)
+        self.assertEqual({key for key, _ in self.recorder.failures}, {"liveset.python_error"})
+        self.assertEqual(len(self.recorder.failures), len(set(self.recorder.failures)), "said once per place")
+        self.assertIn("no recorder", self.recorder.failures[0][1])
+
+    @staticmethod
+    def broken(*_):
+        raise KeyError("no recorder")
+
+    def test_an_exception_of_the_jobs_signal_handler_reaches_the_job(self):
+        class Timeout(Exception):
+            pass
+
+        def handler(number, frame):
+            raise Timeout
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+
+        def interrupted(*_):
+            signal.raise_signal(signal.SIGUSR1)
+        self.recorder.retain = interrupted
+        self.install()
+        with self.assertRaises(Timeout):
+            small_net()(torch.ones(5, 8)).sum().backward()
+
+    def test_exceptions_leave_no_scope_open(self):
+        class Bad(nn.Module):
+            def __init__(self, error):
+                super().__init__()
+                self.error = error
+                self.weight = nn.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                raise self.error
+
+        self.install()
+        for error in (ValueError("mine"), KeyboardInterrupt()):
+            with self.assertRaises(type(error)):
+                nn.Sequential(nn.Linear(8, 8), Bad(error))(torch.ones(2, 8))
+        small_net()(torch.ones(5, 8)).sum().backward()  # its backward finds the scopes that KeyboardInterrupt left
+        self.recorder.events.clear()
+        small_net()(torch.ones(5, 8))
+        self.assertEqual(self.recorder.of("begin")[0], ("begin", "Sequential"))
+        self.assertEqual(len(self.recorder.of("begin")), len(self.recorder.of("end")))
+
+    def test_torch_func_and_offload(self):
+        self.install()
+        net = small_net()
+        parameters = dict(net.named_parameters())
+
+        def loss(values, x):
+            return torch.func.functional_call(net, values, (x,)).square().mean()
+        gradients = torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, torch.ones(3, 5, 8))
+        self.assertEqual(gradients["0.weight"].shape, (3, 16, 8))
+        with torch.autograd.graph.save_on_cpu():
+            net(torch.ones(5, 8)).square().mean().backward()
+        self.assertEqual(self.recorder.failures, [])
+
+    def test_a_hook_of_the_job_sees_the_same_engine(self):
+        self.install()
+        called = []
+        w = nn.Parameter(torch.ones(3))
+        w.register_hook(lambda gradient: torch.autograd.Variable._execution_engine.queue_callback(lambda: called.append(1)))
+        (w * 2).sum().backward()
+        self.assertEqual(called, [1])
+
+
+if __name__ == "__main__":
+    unittest.main()
