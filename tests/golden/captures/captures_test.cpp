@@ -1,0 +1,84 @@
+// Files of every released version of the format are read as they always were. `captures_test --write` writes the expected files anew.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.h"
+#include "viewer/report/event_rows.h"
+#include "viewer/report/trace_info.h"
+
+namespace liveset {
+namespace {
+
+using nlohmann::ordered_json;
+
+const std::filesystem::path folder = LIVESET_SOURCE_DIR "/tests/golden/captures";
+
+std::string text_of(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+
+// One line for info, one for each event: differences are easy to see.
+std::string describe(const std::string& path) {
+  Result<trace::TraceFile> file = trace::TraceFile::open(path);
+  Result<trace::Facts> facts = trace::read_facts(path);
+  if (!file || !facts) return "cannot be read";
+  ordered_json info = report::info_json(*file, *facts);
+  info.erase("file");
+  std::string text = text_of(info) + "\n";
+  const Status status = trace::for_each_event(*file, [&](const trace::Event& event) {
+    text += text_of(report::event_json(file->dictionary(), event)) + "\n";
+    return true;
+  });
+  return status ? text : status.error().message();
+}
+
+std::vector<std::filesystem::path> captures() {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".liveset") found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+TEST(Captures, OfEveryVersionAreStillRead) {
+  EXPECT_GE(captures().size(), 1);
+  for (std::filesystem::path capture : captures()) {
+    const std::string is = describe(capture.string());
+    const std::string expected = test::read_file(capture.replace_extension(".json").string());
+    EXPECT_EQ(is, expected) << capture;
+  }
+}
+
+TEST(Captures, TheFirstOneHasEveryKindOfEvent) {
+  const Result<trace::TraceFile> file = trace::TraceFile::open((folder / "format-1.0.liveset").string());
+  ASSERT_TRUE(file) << file.error().message();
+  std::vector<bool> seen(128);
+  ASSERT_TRUE(trace::for_each_event(*file, [&](const trace::Event& event) {
+    seen[static_cast<std::size_t>(event.kind)] = true;
+    return true;
+  }));
+  // FREE_COMPLETED of a block that nobody allocated is FREE_UNMATCHED.
+  for (const int kind : {1, 2, 4, 5, 8, 12, 16, 17, 18, 32, 35, 36, 37, 38, 39, 40, 41, 64, 70, 74, 80}) {
+    EXPECT_TRUE(seen[static_cast<std::size_t>(kind)]) << kind;
+  }
+  EXPECT_EQ(file->health().losses.size(), 1);
+  EXPECT_EQ(file->health().implied_frees, 1);
+  EXPECT_GE(file->chunks().size(), 3);
+}
+
+}  // namespace
+}  // namespace liveset
+
+int main(int argc, char** argv) {
+  testing::InitGoogleMock(&argc, argv);
+  if (argc == 2 && std::string(argv[1]) == "--write") {
+    for (std::filesystem::path capture : liveset::captures()) {
+      const std::string text = liveset::describe(capture.string());
+      liveset::test::write_file(capture.replace_extension(".json").string(), text);
+    }
+    return 0;
+  }
+  return RUN_ALL_TESTS();
+}
