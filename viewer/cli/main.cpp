@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   if (isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) context.columns = size.ws_col;
 
   CLI::App app{"liveset: which activations are live at the peak of a training job, why, and what should have been"};
+  app.name("liveset");  // parse() is not given argv[0]
   app.set_version_flag("--version", "liveset " LIVESET_VERSION);
   app.require_subcommand(1);
   app.fallthrough(false);
