@@ -253,10 +253,11 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE")
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
     parser.add_argument("--only", choices=("hook", "analysis", "torch"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
-    options.events = 2_000_000 if options.quick else 10_000_000
+    options.events = options.events or (2_000_000 if options.quick else 10_000_000)
     options.largest = 10**7 if options.quick else 10**8
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()

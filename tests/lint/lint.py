@@ -57,7 +57,8 @@ JOB_HEADERS = set(
 def files_of(root):
     """The tree's files: what git tracks or would track, or, outside a git checkout, everything but build and hidden folders."""
     git = ["git", "-C", root, "ls-files", "-co", "--exclude-standard"]
-    result = subprocess.run(git, capture_output=True, text=True) if os.path.exists(os.path.join(root, ".git")) else None
+    in_checkout = os.path.exists(os.path.join(root, ".git")) and shutil.which("git")
+    result = subprocess.run(git, capture_output=True, text=True) if in_checkout else None
     if result and result.returncode == 0:
         names = result.stdout.splitlines()
     else:
