@@ -216,9 +216,8 @@ TEST(BlockFinder, FindsWhatAScanFinds) {
     if (taken_until[{heap, slot}] > event) continue;
     const std::uint32_t death = random.below(10) == 0 ? Block::none : event + 1 + static_cast<std::uint32_t>(random.below(3000));
     taken_until[{heap, slot}] = death;
-    const auto ordinal = static_cast<std::uint32_t>(known.size());
     const std::uint64_t size = random.below(0x101);
-    Block& block = blocks.add(ordinal, size);
+    Block& block = blocks.add(size);
     block.birth = event;
     block.death = death;
     block.facts = Block::pack(heap, 0, false);

@@ -1,8 +1,8 @@
 // Every allocation of a trace in 16 bytes, addressed by its ordinal.
 //
 // The trace's frees say how many allocations ago their block was made, so a table by ordinal replaces the hash map that
-// address-keyed traces need; that map is what makes such analysers slow. Pages keep growth free of copies and of trust in
-// counts that a damaged file states; an ordinal that was never seen (a hole in the file) costs no memory.
+// address-keyed traces need; that map is what makes such analysers slow. The reader numbers allocations without gaps. Pages keep
+// growth free of copies and of trust in counts that a file states.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace liveset::ledger {
 
 struct Block {
-  static constexpr std::uint32_t none = 0xffffffffU;  // as birth: not seen; as death: never freed
+  static constexpr std::uint32_t none = 0xffffffffU;  // as death: never freed
   static constexpr std::uint32_t big = 0x80000000U;
 
   // No initial values: a page of blocks must cost nothing before it is filled.
@@ -40,63 +40,49 @@ struct Block {
   bool named() const { return (facts & 1U << 31) != 0; }
   void name() { facts |= 1U << 31; }
 
-  bool seen() const { return birth != none; }
   bool freed() const { return death != none; }
-  bool live_after(std::uint64_t event) const { return birth <= event && birth != none && death > event; }
+  bool live_after(std::uint64_t event) const { return birth <= event && death > event; }
 };
 static_assert(sizeof(Block) == 16);
 
 class BlockTable {
  public:
-  // Ordinals only rise; those that are skipped read as unseen.
-  Block& add(std::uint32_t ordinal, std::uint64_t bytes) {
-    if ((ordinal & page_mask) == 0 || ordinal != end_) make_page(ordinal);
-    end_ = ordinal + 1;
-    Block& block = pages_[ordinal >> page_bits][ordinal & page_mask];
+  // The next ordinal's block. Its size and death are set; the rest is the caller's.
+  Block& add(std::uint64_t bytes) {
+    if ((end_ & page_mask) == 0) pages_.push_back(std::make_unique_for_overwrite<Block[]>(page_mask + 1));
+    Block& block = pages_[end_ >> page_bits][end_ & page_mask];
+    ++end_;
     block.size = bytes < Block::big ? static_cast<std::uint32_t>(bytes) : add_big(bytes);
     block.death = Block::none;
     return block;
   }
   std::uint64_t end() const { return end_; }  // one past the highest ordinal
 
-  // Null when the ordinal was not seen.
-  Block* find(std::uint64_t ordinal) {
-    if (ordinal >= end_) return nullptr;
-    Block* page = pages_[ordinal >> page_bits].get();
-    if (page == nullptr) return nullptr;
-    Block& block = page[ordinal & page_mask];
-    return block.seen() ? &block : nullptr;
-  }
+  // Null beyond the end.
+  Block* find(std::uint64_t ordinal) { return ordinal < end_ ? &pages_[ordinal >> page_bits][ordinal & page_mask] : nullptr; }
   const Block* find(std::uint64_t ordinal) const { return const_cast<BlockTable*>(this)->find(ordinal); }
   std::uint64_t bytes(const Block& block) const {
     return block.size < Block::big ? block.size : big_sizes_[block.size & ~Block::big];
   }
 
-  // visit(ordinal, block) for every block that was seen, by rising ordinal.
+  // visit(ordinal, block), by rising ordinal, which is also by rising birth.
   template <class Visit>
-  void for_each(Visit visit) const { for_each_from(0, visit); }
-  template <class Visit>
-  void for_each_from(std::uint64_t first, Visit visit) const {
-    for (std::uint64_t ordinal = first; ordinal < end_;) {
-      const std::uint64_t page_end = std::min<std::uint64_t>((ordinal | page_mask) + 1, end_);
-      const Block* page = pages_[ordinal >> page_bits].get();
-      if (page == nullptr) {
-        ordinal = page_end;
-        continue;
-      }
-      for (; ordinal < page_end; ++ordinal) {
-        const Block& block = page[ordinal & page_mask];
-        if (block.seen()) visit(static_cast<std::uint32_t>(ordinal), block);
-      }
+  void for_each(Visit visit) const {
+    for (std::size_t page = 0; page < pages_.size(); ++page) {
+      const std::uint64_t first = std::uint64_t{page} << page_bits;
+      const std::uint64_t count = std::min<std::uint64_t>(end_ - first, page_mask + 1);
+      for (std::uint64_t i = 0; i < count; ++i) visit(static_cast<std::uint32_t>(first + i), pages_[page][i]);
     }
   }
 
  private:
   static constexpr unsigned page_bits = 16;
-  static constexpr std::uint32_t page_mask = (1U << page_bits) - 1;
+  static constexpr std::uint64_t page_mask = (1U << page_bits) - 1;
 
-  void make_page(std::uint32_t ordinal);
-  std::uint32_t add_big(std::uint64_t bytes);
+  std::uint32_t add_big(std::uint64_t bytes) {
+    if (big_sizes_.empty() || big_sizes_.back() != bytes) big_sizes_.push_back(bytes);
+    return Block::big | static_cast<std::uint32_t>(big_sizes_.size() - 1);
+  }
 
   std::vector<std::unique_ptr<Block[]>> pages_;
   std::vector<std::uint64_t> big_sizes_;

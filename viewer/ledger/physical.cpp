@@ -81,7 +81,6 @@ class Sweep {
   PhysicalLedger out_;
   std::vector<HeapState> heaps_;
   std::uint32_t shown_ = 0;
-  std::uint64_t next_ordinal_ = 0;
   Phases phases_;        // since the last boundary of a step or the range
   trace::Positions at_;  // in the chunk that is being read
   std::size_t open_step_ = no_step;
@@ -115,8 +114,8 @@ Result<PhysicalLedger> Sweep::run() {
   std::uint64_t next_event = 0;
   for (std::size_t index = 0; index < chunks.size(); ++index) {
     if (Status status = file_.read_chunk(index, wanted, columns); !status) return status.take_error();
-    if (columns.first_event < next_event || columns.first_allocation < next_ordinal_)
-      return refuse("chunk " + std::to_string(index) + " counts events or allocations again that came before", "record it again");
+    if (columns.first_event < next_event || columns.first_allocation != out_.blocks.end())
+      return refuse("chunk " + std::to_string(index) + " does not follow the chunk before it", "record it again");
     if (columns.first_event != next_event) {
       ++out_.holes;
       hole_ = true;
@@ -145,9 +144,7 @@ Result<PhysicalLedger> Sweep::run() {
 
 // One chunk, cut where the range begins and ends. False when ordinals run out.
 bool Sweep::sweep_chunk(const trace::Columns& columns) {
-  if (columns.first_allocation != next_ordinal_) hole_ = true;
-  next_ordinal_ = columns.first_allocation;
-  if (next_ordinal_ >= Block::none - columns.events) return false;
+  if (out_.blocks.end() >= Block::none - columns.events) return false;
   at_ = {};
   const std::uint64_t first = columns.first_event, end = first + columns.events;
   std::uint32_t done = 0;
@@ -187,7 +184,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       const std::uint64_t bytes = columns.size[at_.size++];
       HeapState& state = heap(id);
       shown = &heaps_[shown_];  // heap() may have grown the vector
-      Block& block = out_.blocks.add(static_cast<std::uint32_t>(next_ordinal_++), bytes);
+      Block& block = out_.blocks.add(bytes);
       block.birth = static_cast<std::uint32_t>(event);
       block.facts = Block::pack(id & Block::max_heap, phase, in_step_);
       state.allocated.now += static_cast<std::int64_t>(bytes);
@@ -198,9 +195,9 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       if ((kind_byte & totals_bit) != 0) totals(state, columns, event);
     } else if (kind == Kind::free_requested) {
       const std::uint64_t age = columns.age[at_.age++];
-      Block* block = age <= next_ordinal_ ? out_.blocks.find(next_ordinal_ - age) : nullptr;
+      Block* block = out_.blocks.find(out_.blocks.end() - age);
       if (block == nullptr || block->freed()) {
-        ++out_.unmatched_frees;  // its block lies in a hole of the file
+        ++out_.unmatched_frees;  // age 0: its block lies in a hole of the file
         at_.total += (kind_byte & totals_bit) != 0;
       } else {
         HeapState& state = heaps_[block->heap()];

@@ -294,6 +294,37 @@ TEST(Frees, OfBlocksThatWereNotSeenAreCounted) {
   EXPECT_EQ(ledger.shown().allocated.final, 10U);
 }
 
+// Three chunks of which the middle one is damaged: blocks freed there stay, and the ledger says that sums are off.
+TEST(Holes, AreCountedAndSaid) {
+  TinyTrace trace;
+  const auto heap = trace.heap("cpu");
+  constexpr std::uint64_t chunk = 65536;
+  trace.alloc(heap, 0x10, 1000);
+  while (trace.mark(proto::EVENT_MICROBATCH_BEGIN) + 1 < chunk) continue;
+  trace.free(heap, 0x10);          // in the middle chunk, like the next block
+  trace.alloc(heap, 0x20, 7);
+  while (trace.mark(proto::EVENT_MICROBATCH_BEGIN) + 1 < 2 * chunk) continue;
+  trace.free(heap, 0x20);          // of a block in the hole
+  trace.alloc(heap, 0x30, 50);
+  std::string bytes;
+  std::uint64_t damaged = 0;
+  {
+    const trace::TraceFile whole = trace.open();
+    ASSERT_EQ(whole.chunks().size(), 3U);
+    damaged = (whole.chunks()[1].offset + whole.chunks()[2].offset) / 2;
+    bytes = test::read_file(trace.path());
+  }
+  bytes[damaged] = static_cast<char>(bytes[damaged] ^ 0x55);
+  test::write_file(trace.path(), bytes);
+  const PhysicalLedger ledger = built(trace);
+  EXPECT_EQ(ledger.holes, 1U);
+  EXPECT_EQ(ledger.sums_off_after_holes, 1U);
+  EXPECT_EQ(ledger.unmatched_frees, 1U);
+  EXPECT_EQ(ledger.shown().allocated.peak, 1050U);  // the freed block still counts
+  EXPECT_EQ(ledger.shown().allocated.peak_event, 2 * chunk + 1);
+  EXPECT_EQ(ledger.events, 2 * chunk + 2);
+}
+
 TEST(Counters, AreSampled) {
   TinyTrace trace;
   const auto heap = trace.heap("cuda:0");
