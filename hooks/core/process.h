@@ -38,6 +38,9 @@ class Process {
   void say_exiting() {
     if (flag() == flag_on) control_->exiting.store(1, std::memory_order_relaxed);
   }
+  // A thread has stamped an event that has no ring yet; see Control::attaching. After connect().
+  void begin_attaching() { control_->attaching.fetch_add(1, std::memory_order_seq_cst); }
+  void end_attaching() { control_->attaching.fetch_sub(1, std::memory_order_release); }
   void count_lost(channel::LossReason reason);
 
   Dictionary dictionary;

@@ -62,7 +62,7 @@ std::uint32_t same_scope(Thread& thread) { return thread.scope; }
 std::uint32_t length_of(const char* text) { return text != nullptr ? static_cast<std::uint32_t>(std::strlen(text)) : 0; }
 
 // State of the calling thread, also when it has recorded nothing yet. Null: off.
-Thread* own_thread() { return this_thread != nullptr && process.flag() == flag_on ? this_thread : attach_thread(); }
+Thread* own_thread() { return this_thread != nullptr && process.flag() == flag_on ? this_thread : attach_thread(false); }
 
 }  // namespace
 

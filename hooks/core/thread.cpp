@@ -120,23 +120,24 @@ Thread* take_ring() {
 }
 
 // Makes `thread` the calling thread's own and says so in the ring.
-void begin_ownership(Thread& thread) {
+void begin_ownership(Thread& thread, std::uint64_t asked, bool for_event) {
   const channel::Producer ring = thread.ring;
   new (&thread) Thread;
   thread.ring = ring;
   thread.tid = own_tid();
   const std::uint32_t id = rings.next_thread_id++;
-  const std::uint64_t ticks = thread.ring.open(process.clock);
+  thread.ring.mark_busy();
   channel::Unit& unit = thread.ring.unit(0);
-  unit = {ticks, thread.tid, id, 0, channel::kind_thread, 0, 0};
+  unit = {asked, thread.tid, id, 0, channel::kind_thread, 0, static_cast<std::uint16_t>(for_event)};
   auto& name = thread.ring.unit_as<channel::ThreadName>(1);
   std::memset(&name, 0, sizeof name);
   prctl(PR_GET_NAME, name.name);
   thread.ring.close(2);
+  // Busy again at once, until the event is written: the collector must not think that nothing as old as `asked` will come.
+  if (for_event) thread.ring.mark_busy();
 }
 
-Thread* attach_slowly() {
-  if (!process.connect()) return nullptr;
+Thread* attach_slowly(std::uint64_t asked, bool for_event) {
   const LockGuard guard(rings.lock);
   if (!rings.has_key) {
     if (pthread_key_create(&rings.key, &thread_ended) != 0) return nullptr;
@@ -149,14 +150,14 @@ Thread* attach_slowly() {
     rings.free.store(thread, std::memory_order_relaxed);
     return nullptr;
   }
-  begin_ownership(*thread);
+  begin_ownership(*thread, asked, for_event);
   pthread_setspecific(rings.key, thread);
   return thread;
 }
 
 }  // namespace
 
-Thread* attach_thread() {
+Thread* attach_thread(bool for_event) {
   const std::uint32_t flag = process.flag();
   if (flag == flag_off) return nullptr;
   if (this_thread != nullptr) return flag == flag_on ? this_thread : nullptr;
@@ -168,7 +169,13 @@ Thread* attach_thread() {
   const int error = errno;
   nobody.inside = true;
   this_thread = &nobody;
-  Thread* thread = attach_slowly();
+  Thread* thread = nullptr;
+  if (process.connect()) {
+    // The stamp first: getting a ring takes a millisecond, in which other threads may record what comes after this event.
+    process.begin_attaching();
+    thread = attach_slowly(channel::read_ticks(process.clock), for_event);
+    process.end_attaching();
+  }
   this_thread = thread;
   if (thread == nullptr && process.flag() == flag_on) process.count_lost(channel::LossReason::no_memory);
   errno = error;

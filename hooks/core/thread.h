@@ -32,7 +32,8 @@ struct Thread {
 extern constinit thread_local Thread* this_thread __attribute__((tls_model("initial-exec")));
 
 // First event of a thread: a ring for it. Null when this process is not recorded; counts the event when no ring can be had.
-Thread* attach_thread();
+// `for_event`: the caller records one now.
+Thread* attach_thread(bool for_event);
 
 // The ring is full: waits or drops, as told. True when there is room now.
 bool wait_for_room(Thread& thread, std::uint32_t units);
@@ -41,7 +42,7 @@ bool wait_for_room(Thread& thread, std::uint32_t units);
 inline Thread* enter(std::uint32_t units) {
   Thread* thread = this_thread;
   if (thread == nullptr || process.flag() != flag_on) [[unlikely]] {
-    thread = attach_thread();
+    thread = attach_thread(true);
     if (thread == nullptr) return nullptr;
   }
   if (thread->inside) [[unlikely]] {  // a signal handler came in between: its event is lost, and counted
@@ -52,6 +53,7 @@ inline Thread* enter(std::uint32_t units) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (!thread->ring.has_space(units)) [[unlikely]] {
     if (!wait_for_room(*thread, units)) {
+      thread->ring.close(0);  // attach_thread() left it busy
       thread->inside = false;
       return nullptr;
     }

@@ -31,7 +31,9 @@ struct alignas(32) Unit {
 static_assert(sizeof(Unit) == 32);
 
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows
-inline constexpr std::uint8_t kind_thread = 0x7f;    // the events that follow in this ring are of the thread stated; a ThreadName follows
+// The events that follow in this ring are of the thread stated; a ThreadName follows. Stamped when the thread asked for a ring; heap 1:
+// its first event, which comes next, happened then.
+inline constexpr std::uint8_t kind_thread = 0x7f;
 inline constexpr std::uint8_t first_value_kind = 64; // value and storage events: a ValueUnit follows, then ReadsUnits
 
 struct alignas(32) Extension {
@@ -80,6 +82,9 @@ struct Control {
   std::uint32_t version;
   std::uint32_t dictionary_bytes;
   std::atomic<std::uint32_t> exiting;  // the process's exit handlers ran
+  // Threads that have stamped their first event and are still getting a ring for it. Their rings are busy when they are no longer
+  // counted here.
+  std::atomic<std::uint32_t> attaching;
   alignas(64) std::atomic<std::uint64_t> lost[8];
   // Bytes of whole entries. The collector reads it after the rings' heads: an id in a ring was published here before.
   alignas(64) std::atomic<std::uint64_t> dictionary_used;

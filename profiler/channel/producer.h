@@ -40,8 +40,9 @@ class Producer {
     tail_ = header_->tail.load(std::memory_order_acquire);
     return head_ + units - tail_ <= mask_ + 1;
   }
+  void mark_busy() { header_->head.store(head_ << 1 | 1, std::memory_order_relaxed); }
   std::uint64_t open(ClockKind clock) {
-    header_->head.store(head_ << 1 | 1, std::memory_order_relaxed);
+    mark_busy();
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return read_ticks(clock);
   }

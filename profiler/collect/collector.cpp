@@ -164,13 +164,17 @@ void Collector::pass() {
   note_ends();
   const std::uint64_t tsc = channel::read_ticks(channel::best_clock());
   const std::uint64_t ns = channel::clock_ns(CLOCK_MONOTONIC);
+  for (auto& client : clients_) {
+    Recording& recording = *client.second.recording;
+    const bool by_tsc = recording.identity().header.clock_kind != static_cast<int>(ClockKind::monotonic);
+    recording.begin_pass(by_tsc ? tsc : ns);
+  }
   accept_all();
   if (ns - last_second_ns_ > second_ns) each_second();
   busiest_percent_ = 0;
   for (auto& client : clients_) {
     Recording& recording = *client.second.recording;
-    const bool by_tsc = recording.identity().header.clock_kind != static_cast<int>(ClockKind::monotonic);
-    if (recording.drain(by_tsc ? tsc : ns) != 0) last_event_ns_ = ns;
+    if (recording.drain() != 0) last_event_ns_ = ns;
     busiest_percent_ = std::max(busiest_percent_, recording.fullest_ring_percent());
   }
   finish_ended();

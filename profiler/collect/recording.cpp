@@ -74,38 +74,48 @@ bool Recording::add_ring(Mapping mapping) {
   Ring ring;
   if (mapping.memory() == nullptr || !ring.consumer.attach(mapping.memory(), mapping.bytes())) return false;
   ring.mapping = std::move(mapping);
+  ring.lane = orderer_.add_lane();
   rings_.push_back(std::move(ring));
-  orderer_.add_ring();
   return true;
 }
 
-std::uint64_t Recording::take(Ring& ring, std::uint32_t index, std::uint64_t pass_ticks, std::uint64_t* bound) {
+void Recording::begin_pass(std::uint64_t ticks) {
+  pass_ticks_ = ticks;
+  if (control_->attaching.load(std::memory_order_acquire) == 0) {
+    attaching_since_ = 0;
+  } else if (attaching_since_ == 0) {
+    attaching_since_ = ticks;
+  }
+  if (attaching_since_ == 0 || ticks - attaching_since_ > ticks_of(clock_, stuck_us)) attach_floor_ = ticks - ticks_of(clock_, visibility_us);
+}
+
+std::uint64_t Recording::take(Ring& ring, std::uint64_t* bound) {
   const channel::Consumer::Look look = ring.consumer.look();
   if (look.damaged && error_.empty()) error_ = "the job wrote over the memory it shares with the recorder; events are missing";
-  ring.consumer.take(look.units, orderer_.input(index));
-  orderer_.appended(index);
+  ring.consumer.take(look.units, orderer_.input(ring.lane));
+  ring.lane = orderer_.appended(ring.lane);
   fullest_percent_ = std::max(fullest_percent_, look.units * 100 / ring.consumer.capacity());
   if (!look.busy) {
-    ring.floor = pass_ticks - ticks_of(clock_, visibility_us);
+    ring.floor = attach_floor_;
     ring.busy_since = 0;
   } else if (ring.busy_since == 0 || look.units != 0) {
-    ring.busy_since = pass_ticks;
-  } else if (pass_ticks - ring.busy_since > ticks_of(clock_, stuck_us)) {
-    ring.floor = pass_ticks - ticks_of(clock_, visibility_us);
+    ring.busy_since = pass_ticks_;
+  } else if (pass_ticks_ - ring.busy_since > ticks_of(clock_, stuck_us)) {
+    ring.floor = attach_floor_;
   }
   *bound = std::min(*bound, ring.floor);
   return look.units;
 }
 
-std::uint64_t Recording::drain(std::uint64_t pass_ticks) {
-  std::uint64_t units = 0, bound = Orderer::everything;
+std::uint64_t Recording::drain() {
+  std::uint64_t units = 0, bound = attach_floor_;
   fullest_percent_ = 0;
-  for (std::uint32_t i = 0; i < rings_.size(); ++i) units += take(rings_[i], i, pass_ticks, &bound);
+  for (Ring& ring : rings_) units += take(ring, &bound);
   // Only now: whatever name an event above uses was published before the event was.
   const std::uint64_t dictionary_used = control_->dictionary_used.load(std::memory_order_acquire);
   if (writer_ == nullptr && !orderer_.empty()) open_file();
   if (writer_ != nullptr) read_dictionary(dictionary_used);
-  if (bound != Orderer::everything) orderer_.advance(bound);
+  orderer_.advance(bound);
   state_losses();
   return units;
 }
@@ -119,8 +129,7 @@ void Recording::flush() {
 }
 
 void Recording::finish(const char* end) {
-  // A thread may have been between two events while we looked; nobody writes any more, so one look is enough.
-  drain(channel::read_ticks(static_cast<channel::ClockKind>(identity_.header.clock_kind)));
+  drain();  // nobody writes any more, so one look is enough
   if (writer_ == nullptr && !orderer_.empty()) open_file();
   orderer_.advance(Orderer::everything);
   state_losses();
@@ -212,11 +221,14 @@ bool Recording::define(const channel::EntryHeader& header, const char* payload) 
 
 // ---- Events
 
-void Recording::begin_thread(Ring& ring, const Unit* units) {
+void Recording::begin_thread(std::uint32_t lane, const Unit* units) {
   channel::ThreadName name;
   std::memcpy(&name, units + 1, sizeof name);
-  ring.thread = static_cast<std::uint32_t>(units->b);
-  if (writer_ != nullptr) writer_->define_thread(ring.thread, static_cast<std::int64_t>(units->a), std::string_view(name.name, strnlen(name.name, sizeof name.name)));
+  const auto thread = static_cast<std::uint32_t>(units->b);
+  if (lane >= lane_threads_.size()) lane_threads_.resize(lane + 1);
+  lane_threads_[lane] = thread;
+  if (writer_ == nullptr) return;
+  writer_->define_thread(thread, static_cast<std::int64_t>(units->a), std::string_view(name.name, strnlen(name.name, sizeof name.name)));
 }
 
 void Recording::append_block(writer::Event& event, const Unit* units, std::uint32_t count) {
@@ -255,9 +267,8 @@ void Recording::append_value(writer::Event& event, const Unit* units) {
   writer_->append(event);
 }
 
-void Recording::emit(std::uint32_t index, const Unit* units, std::uint32_t count, std::uint64_t ticks) {
-  Ring& ring = rings_[index];
-  if (units->kind == channel::kind_thread) return begin_thread(ring, units);
+void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count, std::uint64_t ticks) {
+  if (units->kind == channel::kind_thread) return begin_thread(lane, units);
   if (writer_ == nullptr) {
     ++lost_;
     return;
@@ -267,7 +278,7 @@ void Recording::emit(std::uint32_t index, const Unit* units, std::uint32_t count
   event.time_ns = ns > start_ns_ ? ns - start_ns_ : 0;
   event.kind = units->kind & 0x7f;
   event.phase = units->phase;
-  event.thread = ring.thread;
+  event.thread = lane < lane_threads_.size() ? lane_threads_[lane] : 0;
   event.scope = units->scope;
   if (channel::is_value_kind(event.kind)) return append_value(event, units);
   if (event.kind == proto::EVENT_COUNTER) {

@@ -45,9 +45,10 @@ class Recording final : private OrderSink {
   // False when it is no ring of this build.
   bool add_ring(Mapping ring);
 
-  // Takes what is in the rings. `pass_ticks`: read before the sockets were looked at and this was called, so an event stamped before
-  // it is in a ring that we know, or being written. Returns the number of units taken.
-  std::uint64_t drain(std::uint64_t pass_ticks);
+  // A pass: begin_pass(now), then look at the sockets (for new rings), then drain(), which takes what is in the rings and returns the
+  // number of units taken. In that order, what was stamped before `ticks` is in a ring that we know, or being written.
+  void begin_pass(std::uint64_t ticks);
+  std::uint64_t drain();
   void calibrate(const ClockPair& pair);
   void flush();
   // The process is gone (or has become another program): takes the rest and closes the file.
@@ -71,17 +72,17 @@ class Recording final : private OrderSink {
     std::uint64_t floor = 0;  // no event stamped before it will still appear
     std::uint64_t busy_since = 0;
     std::uint64_t dropped = 0;  // already stated in the trace
-    std::uint32_t thread = 0;
+    std::uint32_t lane = 0;     // of its present owner
   };
 
-  void emit(std::uint32_t ring, const channel::Unit* units, std::uint32_t count, std::uint64_t ticks) override;
+  void emit(std::uint32_t lane, const channel::Unit* units, std::uint32_t count, std::uint64_t ticks) override;
   bool is_live(std::uint32_t heap, std::uint64_t address) const override;
-  std::uint64_t take(Ring& ring, std::uint32_t index, std::uint64_t pass_ticks, std::uint64_t* bound);
+  std::uint64_t take(Ring& ring, std::uint64_t* bound);
   void open_file();
   void read_dictionary(std::uint64_t used);
   bool define(const channel::EntryHeader& header, const char* payload);
   void state_losses();
-  void begin_thread(Ring& ring, const channel::Unit* units);
+  void begin_thread(std::uint32_t lane, const channel::Unit* units);
   void append_block(writer::Event& event, const channel::Unit* units, std::uint32_t count);
   void append_value(writer::Event& event, const channel::Unit* units);
 
@@ -92,6 +93,10 @@ class Recording final : private OrderSink {
   std::function<std::string(const Identity&)> choose_path_;
   Orderer orderer_;
   std::vector<Ring> rings_;
+  std::uint64_t pass_ticks_ = 0;
+  std::uint64_t attach_floor_ = 0;  // no thread without a ring has stamped an event before it
+  std::uint64_t attaching_since_ = 0;
+  std::vector<std::uint32_t> lane_threads_;  // thread id by lane
   std::unique_ptr<writer::TraceWriter> writer_;
   bool refused_ = false;  // the file could not be created
   std::string path_, error_;

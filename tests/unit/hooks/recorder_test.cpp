@@ -1,0 +1,242 @@
+// Recorder and collector in one process, so that the thread sanitizer sees both ends. One recording a program: each case is run
+// by itself.
+#include "hooks/core/recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "hooks/core/process.h"
+#include "profiler/collect/collector.h"
+#include "proto/trace.pb.h"
+#include "tests/support/temporary_folder.h"
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::core {
+namespace {
+
+class RecorderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    setenv("LIVESET_SOCKET", folder_.file("socket").c_str(), 1);
+    collector_ = std::make_unique<collect::Collector>(collect::listen_at(folder_.file("socket")), -1);
+    collector_->set_output(folder_.file("trace.liveset"));
+    collecting_ = std::thread([this] { collector_->run(); });
+    process.start();
+  }
+  // Ends the collection and gives all events.
+  std::vector<trace::Event> events() {
+    collector_->stop();
+    collecting_.join();
+    auto opened = trace::TraceFile::open(folder_.file("trace.liveset"));
+    if (!opened) {
+      ADD_FAILURE() << opened.error().message();
+      return {};
+    }
+    file = std::make_unique<trace::TraceFile>(std::move(*opened));
+    EXPECT_TRUE(file->health().has_footer);
+    std::vector<trace::Event> all;
+    const Status read = trace::for_each_event(*file, [&](const trace::Event& event) {
+      all.push_back(event);
+      all.back().reads = nullptr;
+      return true;
+    });
+    EXPECT_TRUE(read);
+    return all;
+  }
+
+  std::unique_ptr<trace::TraceFile> file;
+
+ private:
+  test::TemporaryFolder folder_;
+  std::unique_ptr<collect::Collector> collector_;
+  std::thread collecting_;
+};
+
+// An allocator that counts under its lock and reports after it, as PyTorch's CPU allocator does.
+class CountingAllocator {
+ public:
+  explicit CountingAllocator(std::uint32_t heap) : heap_(heap) {}
+  std::uint64_t allocate(std::uint64_t bytes) {
+    std::uint64_t address = 0;
+    Totals totals{};
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      if (unused_.empty()) unused_.push_back(0x1000 + 64 * next_++);
+      address = unused_.back();
+      unused_.pop_back();
+      sizes_[address] = bytes;
+      totals.allocated = total_ += bytes;
+    }
+    record_alloc(heap_, address, bytes, 0, Phase::other, &totals);
+    return address;
+  }
+  void release(std::uint64_t address) {
+    std::uint64_t bytes = 0;
+    Totals totals{};
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      bytes = sizes_[address];
+      totals.allocated = total_ -= bytes;
+    }
+    record_free(heap_, address, bytes, Phase::other, &totals);
+    const std::lock_guard<std::mutex> guard(mutex_);
+    unused_.push_back(address);
+  }
+
+ private:
+  std::uint32_t heap_;
+  std::mutex mutex_;
+  std::vector<std::uint64_t> unused_;
+  std::map<std::uint64_t, std::uint64_t> sizes_;
+  std::uint64_t total_ = 0, next_ = 0;
+};
+
+TEST_F(RecorderTest, TwentyThreadsFreeEachOthersBlocks) {
+  constexpr int threads = 20, rounds = 2000;
+  declare_source("test", "1", "", "");
+  CountingAllocator allocator(intern_heap("cpu", 0, 0, "test"));
+  std::mutex mutex;
+  std::deque<std::uint64_t> handed;
+  std::vector<std::thread> running;
+  for (int t = 0; t < threads; ++t) {
+    running.emplace_back([&, t] {
+      for (int i = 0; i < rounds; ++i) {
+        const std::uint64_t made = allocator.allocate(64U << (i % 3));
+        std::uint64_t other = 0;
+        {
+          const std::lock_guard<std::mutex> guard(mutex);
+          handed.push_back(made);
+          if (handed.size() < 30 + static_cast<std::size_t>(t)) continue;
+          other = handed.front();
+          handed.pop_front();
+        }
+        allocator.release(other);
+      }
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  for (const std::uint64_t address : handed) allocator.release(address);
+
+  std::uint64_t allocs = 0, frees = 0, others = 0, mismatches = 0;
+  std::map<std::uint32_t, int> by_thread;
+  for (const trace::Event& event : events()) {
+    allocs += event.kind == trace::Kind::alloc;
+    frees += event.kind == trace::Kind::free_requested;
+    others += event.kind != trace::Kind::alloc && event.kind != trace::Kind::free_requested;
+    by_thread[event.thread] += event.kind == trace::Kind::alloc;
+    if (!event.has_totals || event.total_error != 0) ++mismatches;
+  }
+  EXPECT_EQ(mismatches, 0U);  // conservation, at every event
+  EXPECT_EQ(allocs, 40'000U);
+  EXPECT_EQ(frees, 40'000U);
+  EXPECT_EQ(others, 0U);
+  EXPECT_EQ(file->health().lost_events, 0U);
+  EXPECT_EQ(file->health().unmatched_frees, 0U);
+  EXPECT_EQ(by_thread[0], 0);  // every event has a thread
+  for (const auto& [thread, count] : by_thread) {
+    EXPECT_TRUE(count == 0 || count == rounds) << "thread " << thread << ": " << count;  // 0: only frees at the end, or thread 0
+  }
+}
+
+TEST_F(RecorderTest, ThreadsComeAndGo) {
+  constexpr int threads = 2000;
+  declare_source("test", "1", "", "");
+  CountingAllocator allocator(intern_heap("cpu", 0, 0, "test"));
+  for (int done = 0; done < threads;) {
+    std::vector<std::thread> running;
+    for (int i = 0; i < 8; ++i, ++done) running.emplace_back([&] { allocator.release(allocator.allocate(64)); });
+    for (std::thread& thread : running) thread.join();
+  }
+  std::map<std::uint32_t, int> by_thread;
+  std::uint64_t mismatches = 0;
+  for (const trace::Event& event : events()) {
+    mismatches += event.total_error != 0;
+    ++by_thread[event.thread];
+  }
+  EXPECT_EQ(mismatches, 0U);
+  EXPECT_EQ(by_thread.size(), static_cast<std::size_t>(threads));
+  for (const auto& [thread, count] : by_thread) EXPECT_EQ(count, 2) << "thread " << thread;
+  EXPECT_EQ(file->health().lost_events, 0U);
+}
+
+TEST_F(RecorderTest, EveryFieldArrives) {
+  declare_source("test", "2.1", "all of it", "nothing");
+  const std::uint32_t heap = intern_heap("cuda:3", 1, 3, "test");
+  const std::uint32_t outer = intern_scope(0, ScopeKind::module, intern_string("net", 3));
+  const std::uint32_t inner = intern_scope(outer, ScopeKind::region, intern_string("chunk", 5));
+  std::uint32_t reads[20];
+  for (std::uint32_t i = 0; i < 20; ++i) reads[i] = intern_value(intern_string("v", 1), 0, i);
+  record_mark(32, 5);
+  set_phase(Phase::backward);
+  scope_begin(outer);
+  scope_begin(inner);
+  const Totals totals{1024, 4096};
+  record_alloc(heap, 0x7000, 1024, 99, Phase::recompute, &totals);
+  record_alloc(heap, 0x8000, 512, 77, Phase::other, nullptr);
+  record_value(65, reads[7], heap, 0x7000, 1024, intern_string("node.slot", 9), 7, reads, 20, -12);
+  record_attribute(intern_string("key", 3), intern_string("[1,2]", 5));
+  record_counter(heap, intern_string("rows", 4), -3);
+  scope_end();
+  scope_end();
+  scope_end();  // one too many: nothing
+  const std::vector<trace::Event> all = events();
+  ASSERT_EQ(all.size(), 11U);
+  const auto& names = file->dictionary();
+  EXPECT_EQ(all[0].kind, trace::Kind::step_begin);
+  EXPECT_EQ(all[0].number, 5);
+  EXPECT_EQ(all[1].kind, trace::Kind::phase);
+  EXPECT_EQ(all[1].phase, trace::Phase::backward);
+  EXPECT_EQ(all[2].scope, outer);
+  EXPECT_EQ(names.scope_path(all[3].scope), "net/chunk");
+  EXPECT_EQ(all[4].phase, trace::Phase::recompute);
+  EXPECT_EQ(all[4].scope, inner);
+  EXPECT_EQ(all[4].address, 0x7000U);
+  EXPECT_EQ(all[4].size, 1024U);
+  EXPECT_EQ(all[4].stream, 99U);
+  EXPECT_TRUE(all[4].has_totals);
+  EXPECT_EQ(all[5].stream, 77U);
+  EXPECT_FALSE(all[5].has_totals);
+  EXPECT_EQ(all[5].phase, trace::Phase::backward);
+  EXPECT_EQ(all[6].kind, trace::Kind::value_retain);
+  EXPECT_EQ(all[6].value, reads[7]);
+  EXPECT_EQ(all[6].read_count, 20U);
+  EXPECT_EQ(all[6].number, -12);
+  EXPECT_EQ(all[6].memory_class, trace::MemoryClass::activation);
+  EXPECT_EQ(names.string(all[6].name), "node.slot");
+  EXPECT_EQ(names.string(all[7].name), "key");
+  EXPECT_EQ(names.string(all[7].text), "[1,2]");
+  EXPECT_EQ(all[8].number, -3);
+  EXPECT_EQ(all[9].kind, trace::Kind::scope_end);
+  EXPECT_EQ(all[9].scope, inner);
+  EXPECT_EQ(all[10].scope, outer);
+  ASSERT_GT(names.heaps.size(), all[4].heap);
+  const trace::Heap& read_heap = names.heaps[all[4].heap];
+  EXPECT_EQ(names.string(read_heap.name), "cuda:3");
+  EXPECT_EQ(read_heap.device_type, 1);
+  EXPECT_EQ(read_heap.device_index, 3);
+  EXPECT_EQ(names.sources[read_heap.source].name, "test");
+  EXPECT_EQ(names.sources[read_heap.source].version, "2.1");
+  EXPECT_EQ(names.sources[read_heap.source].covers, "all of it");
+  EXPECT_EQ(names.sources[read_heap.source].cannot_see, "nothing");
+  EXPECT_EQ(file->header().process.pid, getpid());
+  EXPECT_FALSE(file->header().process.command.empty());
+  EXPECT_NE(file->header().process.start_time, 0U);
+}
+
+TEST_F(RecorderTest, ScopesDeeperThanAreKeptStillEndRight) {
+  const std::uint32_t scope = intern_scope(0, ScopeKind::module, intern_string("m", 1));
+  for (int i = 0; i < 400; ++i) scope_begin(scope);
+  for (int i = 0; i < 400; ++i) scope_end();
+  EXPECT_EQ(current_scope(), 0U);
+  EXPECT_EQ(events().size(), 800U);
+}
+
+}  // namespace
+}  // namespace liveset::core
