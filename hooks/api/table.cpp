@@ -5,6 +5,7 @@
 #include "hooks/api/liveset.h"
 #include "hooks/core/process.h"
 #include "hooks/core/recorder.h"
+#include "profiler/channel/layout.h"
 
 namespace liveset::api {
 namespace {
@@ -28,12 +29,10 @@ void segment(liveset_heap heap, uint64_t address, uint64_t bytes, int is_free) {
 
 void counter(liveset_heap heap, const char* name, int64_t number) { core::record_counter(heap, intern(name), number); }
 
-constexpr std::uint8_t step_begin = 32, step_end = 33, microbatch_begin = 34, microbatch_end = 35;
-
 void scope_begin(int kind, const char* name, int64_t number) {
   switch (kind) {
-    case LIVESET_STEP: return core::record_mark(step_begin, number);
-    case LIVESET_MICROBATCH: return core::record_mark(microbatch_begin, number);
+    case LIVESET_STEP: return core::record_mark(channel::kind_step_begin, number);
+    case LIVESET_MICROBATCH: return core::record_mark(channel::kind_microbatch_begin, number);
     case LIVESET_PHASE:
       return core::begin_phase(number >= 0 && number <= LIVESET_OPTIMIZER ? static_cast<core::Phase>(number) : core::Phase::other);
     case LIVESET_MODULE:
@@ -46,8 +45,8 @@ void scope_begin(int kind, const char* name, int64_t number) {
 
 void scope_end(int kind) {
   switch (kind) {
-    case LIVESET_STEP: return core::record_mark(step_end, core::last_step());
-    case LIVESET_MICROBATCH: return core::record_mark(microbatch_end, core::last_microbatch());
+    case LIVESET_STEP: return core::record_mark(channel::kind_step_end, core::last_step());
+    case LIVESET_MICROBATCH: return core::record_mark(channel::kind_microbatch_end, core::last_microbatch());
     case LIVESET_PHASE: return core::end_phase();
     case LIVESET_MODULE:
     case LIVESET_OP:

@@ -12,22 +12,6 @@ namespace {
 using channel::EntryType;
 using channel::Unit;
 
-// Numbers of proto EventKind; hooks may not include generated protobuf code (profiler/collect checks that they agree).
-enum Kind : std::uint8_t {
-  kind_alloc = 1,
-  kind_free = 2,
-  kind_segment_alloc = 5,
-  kind_segment_free = 6,
-  kind_out_of_memory = 16,
-  kind_counter = 17,
-  kind_step_begin = 32,
-  kind_microbatch_begin = 34,
-  kind_phase = 36,
-  kind_scope_begin = 37,
-  kind_scope_end = 38,
-  kind_attribute = 39
-};
-
 std::uint8_t phase_of(const Thread& thread, Phase phase) { return phase == Phase::other ? thread.phase : static_cast<std::uint8_t>(phase); }
 
 void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
@@ -114,27 +98,27 @@ std::uint32_t intern_heap(const char* name, int device_type, int device_index, c
 }
 
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals) {
-  record_block(kind_alloc, heap, address, bytes, stream, phase, totals);
+  record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals);
 }
 
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals) {
-  record_block(kind_free, heap, address, bytes, 0, phase, totals);
+  record_block(channel::kind_free, heap, address, bytes, 0, phase, totals);
 }
 
 void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free) {
-  record_block(is_free ? kind_segment_free : kind_segment_alloc, heap, address, bytes, 0, Phase::other, nullptr);
+  record_block(is_free ? channel::kind_segment_free : channel::kind_segment_alloc, heap, address, bytes, 0, Phase::other, nullptr);
 }
 
 void record_out_of_memory(std::uint32_t heap, std::uint64_t bytes, Phase phase, const Totals* totals) {
-  record_block(kind_out_of_memory, heap, 0, bytes, 0, phase, totals);
+  record_block(channel::kind_out_of_memory, heap, 0, bytes, 0, phase, totals);
 }
 
 void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number) {
-  record_simple(kind_counter, static_cast<std::uint64_t>(number), name, heap, same_scope);
+  record_simple(channel::kind_counter, static_cast<std::uint64_t>(number), name, heap, same_scope);
 }
 
 void scope_begin(std::uint32_t scope) {
-  record_simple(kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
+  record_simple(channel::kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
     if (thread.scope_depth < max_depth) {
       thread.scopes[thread.scope_depth] = thread.scope;
       thread.scope = scope;
@@ -147,7 +131,7 @@ void scope_begin(std::uint32_t scope) {
 void scope_end() {
   const Thread* before = own_thread();
   if (before == nullptr || before->scope_depth == 0) return;  // ends more than it began
-  record_simple(kind_scope_end, 0, 0, 0, [](Thread& thread) {
+  record_simple(channel::kind_scope_end, 0, 0, 0, [](Thread& thread) {
     const std::uint32_t ended = thread.scope;
     --thread.scope_depth;
     if (thread.scope_depth < max_depth) thread.scope = thread.scopes[thread.scope_depth];
@@ -161,14 +145,14 @@ std::uint32_t current_scope() {
 }
 
 void set_phase(Phase phase) {
-  record_simple(kind_phase, 0, 0, 0, [phase](Thread& thread) {
+  record_simple(channel::kind_phase, 0, 0, 0, [phase](Thread& thread) {
     thread.phase = static_cast<std::uint8_t>(phase);
     return thread.scope;
   });
 }
 
 void begin_phase(Phase phase) {
-  record_simple(kind_phase, 0, 0, 0, [phase](Thread& thread) {
+  record_simple(channel::kind_phase, 0, 0, 0, [phase](Thread& thread) {
     if (thread.phase_depth < max_depth) thread.phases[thread.phase_depth] = thread.phase;
     ++thread.phase_depth;
     thread.phase = static_cast<std::uint8_t>(phase);
@@ -179,7 +163,7 @@ void begin_phase(Phase phase) {
 void end_phase() {
   const Thread* before = own_thread();
   if (before == nullptr || before->phase_depth == 0) return;
-  record_simple(kind_phase, 0, 0, 0, [](Thread& thread) {
+  record_simple(channel::kind_phase, 0, 0, 0, [](Thread& thread) {
     --thread.phase_depth;
     if (thread.phase_depth < max_depth) thread.phase = thread.phases[thread.phase_depth];
     return thread.scope;
@@ -193,8 +177,8 @@ Phase current_phase() {
 
 void record_mark(std::uint8_t kind, std::int64_t number) {
   record_simple(kind, static_cast<std::uint64_t>(number), 0, 0, [kind, number](Thread& thread) {
-    if (kind == kind_step_begin) thread.step_number = number;
-    if (kind == kind_microbatch_begin) thread.microbatch_number = number;
+    if (kind == channel::kind_step_begin) thread.step_number = number;
+    if (kind == channel::kind_microbatch_begin) thread.microbatch_number = number;
     return thread.scope;
   });
 }
@@ -209,7 +193,7 @@ std::int64_t last_microbatch() {
   return thread != nullptr ? thread->microbatch_number : 0;
 }
 
-void record_attribute(std::uint32_t key, std::uint32_t json) { record_simple(kind_attribute, key, json, 0, same_scope); }
+void record_attribute(std::uint32_t key, std::uint32_t json) { record_simple(channel::kind_attribute, key, json, 0, same_scope); }
 
 void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint32_t name,
                   std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number) {

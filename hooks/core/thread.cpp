@@ -24,6 +24,9 @@ namespace {
 constexpr std::uint32_t max_rings = 2048;
 constexpr std::uint64_t smallest_ring = 64U << 10;
 constexpr std::uint64_t wait_limit_ns = 10'000'000;
+// A collector that is only kept off its processor moves again within this many waits, a second in all. One that is stopped must not
+// cost the job 10 ms at every event for ever: then events are dropped at once until it moves.
+constexpr std::uint32_t most_waits_in_vain = 100;
 
 struct Rings {
   SpinLock lock;
@@ -184,9 +187,12 @@ Thread* attach_thread(bool for_event) {
 
 bool wait_for_room(Thread& thread, std::uint32_t units) {
   const int error = errno;
-  const bool stuck = thread.gave_up && thread.gave_up_at == thread.ring.taken();
+  if (thread.stuck_at != thread.ring.taken()) {
+    thread.stuck_at = thread.ring.taken();
+    thread.in_vain = 0;
+  }
   bool room = false;
-  if (process.wait_when_full && !stuck) {
+  if (process.wait_when_full && thread.in_vain < most_waits_in_vain) {
     const std::uint64_t begin = channel::clock_ns(CLOCK_MONOTONIC);
     do {
       // Asking whether the collector lives wakes it, too.
@@ -198,8 +204,7 @@ bool wait_for_room(Thread& thread, std::uint32_t units) {
       nanosleep(&pause, nullptr);
       room = thread.ring.has_space(units);
     } while (!room && channel::clock_ns(CLOCK_MONOTONIC) - begin < wait_limit_ns);
-    thread.gave_up = !room;
-    thread.gave_up_at = thread.ring.taken();
+    if (!room) ++thread.in_vain;
   }
   if (!room) thread.ring.drop();
   errno = error;

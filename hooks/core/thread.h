@@ -18,8 +18,9 @@ struct Thread {
   std::uint32_t scope = 0;
   std::uint8_t phase = 0;
   bool inside = false;   // a call of this library is under way on this thread
-  bool gave_up = false;  // waited for room in vain: no more waiting until the collector has moved on from there
-  std::uint64_t gave_up_at = 0;
+  // Events that waited for room in vain since the collector was last seen to move, and where it was then.
+  std::uint32_t in_vain = 0;
+  std::uint64_t stuck_at = 0;
   std::uint32_t scope_depth = 0, phase_depth = 0;
   std::int64_t step_number = 0, microbatch_number = 0;  // of the last begin, for the end
   std::uint32_t scopes[max_depth] = {};

@@ -30,6 +30,24 @@ struct alignas(32) Unit {
 };
 static_assert(sizeof(Unit) == 32);
 
+// The numbers of proto EventKind that either side needs to know; neither may include generated code (a unit test compares).
+enum EventKind : std::uint8_t {
+  kind_alloc = 1,
+  kind_free = 2,
+  kind_segment_alloc = 5,
+  kind_segment_free = 6,
+  kind_out_of_memory = 16,
+  kind_counter = 17,
+  kind_step_begin = 32,
+  kind_step_end = 33,
+  kind_microbatch_begin = 34,
+  kind_microbatch_end = 35,
+  kind_phase = 36,
+  kind_scope_begin = 37,
+  kind_scope_end = 38,
+  kind_attribute = 39
+};
+
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows
 // The events that follow in this ring are of the thread stated; a ThreadName follows. Stamped when the thread asked for a ring; heap 1:
 // its first event, which comes next, happened then.

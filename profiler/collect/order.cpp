@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "proto/trace.pb.h"
-
 namespace liveset::collect {
 namespace {
 
@@ -19,8 +17,8 @@ constexpr std::uint32_t longest_bridge = 64;
 constexpr std::uint32_t too_many_failures = 64;
 constexpr std::size_t longest_lead = 4096;  // events without a total before the one that a bridge needs
 
-bool is_alloc(const Unit& unit) { return (unit.kind & 0x7f) == proto::EVENT_ALLOC; }
-bool is_free(const Unit& unit) { return (unit.kind & 0x7f) == proto::EVENT_FREE_REQUESTED; }
+bool is_alloc(const Unit& unit) { return (unit.kind & 0x7f) == channel::kind_alloc; }
+bool is_free(const Unit& unit) { return (unit.kind & 0x7f) == channel::kind_free; }
 bool is_block(const Unit& unit) { return is_alloc(unit) || is_free(unit); }
 
 // The allocator's total after the event, when it states one.

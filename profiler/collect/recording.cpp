@@ -9,8 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "proto/event_columns.h"
-
 namespace liveset::collect {
 namespace {
 
@@ -24,11 +22,6 @@ constexpr double visibility_us = 1000;
 constexpr double stuck_us = 1'000'000;
 
 constexpr int reason_count = 6;
-static_assert(static_cast<int>(LossReason::ring_full) == proto::Loss::RING_FULL && static_cast<int>(LossReason::no_memory) == proto::Loss::NO_MEMORY &&
-              static_cast<int>(LossReason::disk_full) == proto::Loss::DISK_FULL &&
-              static_cast<int>(LossReason::dictionary_full) == proto::Loss::DICTIONARY_FULL &&
-              static_cast<int>(LossReason::collector_bug) == proto::Loss::COLLECTOR_BUG);
-
 std::uint64_t ticks_of(const ClockMap& clock, double microseconds) { return static_cast<std::uint64_t>(microseconds * 1000 / clock.ns_per_tick()); }
 
 }  // namespace
@@ -281,14 +274,14 @@ void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count,
   event.thread = lane < lane_threads_.size() ? lane_threads_[lane] : 0;
   event.scope = units->scope;
   if (channel::is_value_kind(event.kind)) return append_value(event, units);
-  if (event.kind == proto::EVENT_COUNTER) {
+  if (event.kind == channel::kind_counter) {
     event.heap = units->heap;
     event.name = static_cast<std::uint32_t>(units->b);
     event.number = static_cast<std::int64_t>(units->a);
-  } else if (event.kind == proto::EVENT_ATTRIBUTE) {
+  } else if (event.kind == channel::kind_attribute) {
     event.name = static_cast<std::uint32_t>(units->a);
     event.text = static_cast<std::uint32_t>(units->b);
-  } else if (event.kind >= proto::EVENT_STEP_BEGIN) {
+  } else if (event.kind >= channel::kind_step_begin) {
     event.number = static_cast<std::int64_t>(units->a);
   } else {
     return append_block(event, units, count);

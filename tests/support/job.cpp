@@ -2,10 +2,12 @@
 //
 //   job hello                    one step with a value, a block and a region; exits with 7
 //   job blocks N                 N allocations and their frees
+//   job churn N                  N times one allocation and its free
 //   job count FILE               allocates and frees for ever, counting returned calls in FILE (a mapped u64)
 //   job fill N                   N allocations, then prints "filled", reads a line, N frees, prints how many ms the allocations took
 //   job cross THREADS N          threads that free each other's blocks
 //   job threads N                N threads one after the other, 16 at a time, each one block
+//   job together N               N threads that live at the same time, a block each
 //   job fork                     a block, a fork whose child reports (silently) 1000 blocks, a block
 //   job exec PROGRAM ARGS...     a block, then becomes PROGRAM
 //   job _exit N | abort          a block, then ends that way
@@ -21,6 +23,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -63,6 +66,16 @@ void blocks(liveset_heap heap, std::uint64_t begin, std::uint64_t count) {
 
 liveset_heap heap() { return liveset_heap_open("cpu/test", LIVESET_CPU, 0); }
 
+int churn(std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) blocks(heap(), i * 7919 % 100'003, 1);
+  return 0;
+}
+
+// Some work between two calls: a ring must not fill while the collector waits for a processor on a busy machine.
+void work() {
+  for (int i = 0; i < 1000; ++i) asm volatile("" ::: "memory");
+}
+
 int count_returned_calls(const char* path) {
   const int file = open(path, O_RDWR | O_CREAT, 0644);
   if (file < 0 || ftruncate(file, 4096) != 0) return 1;
@@ -73,6 +86,7 @@ int count_returned_calls(const char* path) {
   for (std::uint64_t i = 0;; ++i) {
     liveset_alloc(own, address(i % 1000), 32, 0);
     returned->store(2 * i + 1, std::memory_order_relaxed);
+    work();
     liveset_free(own, address(i % 1000));
     returned->store(2 * i + 2, std::memory_order_relaxed);
   }
@@ -143,6 +157,21 @@ int short_threads(std::uint64_t count) {
     }
     for (std::thread& thread : running) thread.join();
   }
+  return 0;
+}
+
+int together(std::ptrdiff_t count) {
+  const liveset_heap own = heap();
+  std::barrier all(count);
+  std::vector<std::thread> running;
+  for (std::ptrdiff_t t = 0; t < count; ++t) {
+    running.emplace_back([&all, own, t] {
+      liveset_alloc(own, address(static_cast<std::uint64_t>(t)), 32, 0);
+      all.arrive_and_wait();
+      liveset_free(own, address(static_cast<std::uint64_t>(t)));
+    });
+  }
+  for (std::thread& thread : running) thread.join();
   return 0;
 }
 
@@ -225,10 +254,12 @@ int main(int argc, char** argv) {
   const auto number = [&](int index) { return argc > index ? std::strtoull(argv[index], nullptr, 10) : 0; };
   if (what == "hello") return hello();
   if (what == "blocks") return blocks(heap(), 0, number(2)), 0;
+  if (what == "churn") return churn(number(2));
   if (what == "count") return count_returned_calls(argv[2]);
   if (what == "fill") return fill(number(2));
   if (what == "cross") return cross(number(2), number(3));
   if (what == "threads") return short_threads(number(2));
+  if (what == "together") return together(static_cast<std::ptrdiff_t>(number(2)));
   if (what == "fork") return fork_child();
   if (what == "exec") return blocks(heap(), 0, 1), execvp(argv[2], argv + 2);
   if (what == "_exit") blocks(heap(), 0, 1), _exit(static_cast<int>(number(2)));

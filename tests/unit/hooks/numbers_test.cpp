@@ -1,0 +1,65 @@
+// Neither hooks nor the collector may include generated code, so they state the numbers of the trace format again. Here they are compared.
+#include <gtest/gtest.h>
+
+#include "hooks/api/liveset.h"
+#include "hooks/core/recorder.h"
+#include "profiler/channel/layout.h"
+#include "proto/trace.pb.h"
+
+namespace liveset {
+namespace {
+
+TEST(Numbers, EventKindsAreThoseOfTheTrace) {
+  EXPECT_EQ(int{channel::kind_alloc}, proto::EVENT_ALLOC);
+  EXPECT_EQ(int{channel::kind_free}, proto::EVENT_FREE_REQUESTED);
+  EXPECT_EQ(int{channel::kind_segment_alloc}, proto::EVENT_SEGMENT_ALLOC);
+  EXPECT_EQ(int{channel::kind_segment_free}, proto::EVENT_SEGMENT_FREE);
+  EXPECT_EQ(int{channel::kind_out_of_memory}, proto::EVENT_OUT_OF_MEMORY);
+  EXPECT_EQ(int{channel::kind_counter}, proto::EVENT_COUNTER);
+  EXPECT_EQ(int{channel::kind_step_begin}, proto::EVENT_STEP_BEGIN);
+  EXPECT_EQ(int{channel::kind_step_end}, proto::EVENT_STEP_END);
+  EXPECT_EQ(int{channel::kind_microbatch_begin}, proto::EVENT_MICROBATCH_BEGIN);
+  EXPECT_EQ(int{channel::kind_microbatch_end}, proto::EVENT_MICROBATCH_END);
+  EXPECT_EQ(int{channel::kind_phase}, proto::EVENT_PHASE);
+  EXPECT_EQ(int{channel::kind_scope_begin}, proto::EVENT_SCOPE_BEGIN);
+  EXPECT_EQ(int{channel::kind_scope_end}, proto::EVENT_SCOPE_END);
+  EXPECT_EQ(int{channel::kind_attribute}, proto::EVENT_ATTRIBUTE);
+}
+
+TEST(Numbers, ValueKindsAreThoseOfTheTrace) {
+  EXPECT_EQ(int{LIVESET_CREATE}, proto::EVENT_VALUE_CREATE);
+  EXPECT_EQ(int{LIVESET_RETAIN}, proto::EVENT_VALUE_RETAIN);
+  EXPECT_EQ(int{LIVESET_DROP}, proto::EVENT_VALUE_DROP);
+  EXPECT_EQ(int{LIVESET_USE}, proto::EVENT_VALUE_USE);
+  EXPECT_EQ(int{LIVESET_REMAKE}, proto::EVENT_VALUE_REMAKE);
+  EXPECT_EQ(int{LIVESET_MERGE}, proto::EVENT_VALUE_MERGE);
+  EXPECT_EQ(int{LIVESET_RELEASE}, proto::EVENT_VALUE_RELEASE);
+  EXPECT_EQ(int{LIVESET_ALIAS}, proto::EVENT_VALUE_ALIAS);
+  EXPECT_EQ(int{LIVESET_OFFLOAD}, proto::EVENT_VALUE_OFFLOAD);
+  EXPECT_EQ(int{LIVESET_PREFETCH}, proto::EVENT_VALUE_PREFETCH);
+  EXPECT_TRUE(channel::is_value_kind(proto::EVENT_STORAGE));
+}
+
+TEST(Numbers, PhasesScopesClocksAndLosses) {
+  EXPECT_EQ(static_cast<int>(core::Phase::forward), proto::PHASE_FORWARD);
+  EXPECT_EQ(static_cast<int>(core::Phase::loss), proto::PHASE_LOSS);
+  EXPECT_EQ(static_cast<int>(core::Phase::backward), proto::PHASE_BACKWARD);
+  EXPECT_EQ(static_cast<int>(core::Phase::recompute), proto::PHASE_RECOMPUTE);
+  EXPECT_EQ(static_cast<int>(core::Phase::optimizer), proto::PHASE_OPTIMIZER);
+  EXPECT_EQ(int{LIVESET_FORWARD}, proto::PHASE_FORWARD);
+  EXPECT_EQ(int{LIVESET_OPTIMIZER}, proto::PHASE_OPTIMIZER);
+  EXPECT_EQ(static_cast<int>(core::ScopeKind::module), proto::SCOPE_MODULE);
+  EXPECT_EQ(static_cast<int>(core::ScopeKind::op), proto::SCOPE_OP);
+  EXPECT_EQ(static_cast<int>(core::ScopeKind::region), proto::SCOPE_REGION);
+  EXPECT_EQ(static_cast<int>(channel::ClockKind::tsc), proto::ClockDomain::TSC);
+  EXPECT_EQ(static_cast<int>(channel::ClockKind::cntvct), proto::ClockDomain::CNTVCT);
+  EXPECT_EQ(static_cast<int>(channel::ClockKind::monotonic), proto::ClockDomain::MONOTONIC);
+  EXPECT_EQ(static_cast<int>(channel::LossReason::ring_full), proto::Loss::RING_FULL);
+  EXPECT_EQ(static_cast<int>(channel::LossReason::no_memory), proto::Loss::NO_MEMORY);
+  EXPECT_EQ(static_cast<int>(channel::LossReason::disk_full), proto::Loss::DISK_FULL);
+  EXPECT_EQ(static_cast<int>(channel::LossReason::dictionary_full), proto::Loss::DICTIONARY_FULL);
+  EXPECT_EQ(static_cast<int>(channel::LossReason::collector_bug), proto::Loss::COLLECTOR_BUG);
+}
+
+}  // namespace
+}  // namespace liveset

@@ -1,0 +1,72 @@
+// What the preload may ask of, and show to, the programs it is loaded into.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/run_program.h"
+
+namespace liveset {
+namespace {
+
+const std::string preload = std::string(LIVESET_LIB_DIR) + "/libliveset_preload.so";
+
+std::vector<std::string> lines_of(const std::string& command) {
+  std::istringstream text(test::run_command(command).out);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Preload, ShowsNothingButItsInterface) {
+  std::vector<std::string> shown;
+  for (const std::string& line : lines_of("nm -D --defined-only " + preload)) shown.push_back(line.substr(line.rfind(' ') + 1));
+  EXPECT_THAT(shown, testing::Contains("liveset_api_v1"));
+  for (const std::string& name : shown) {
+    EXPECT_THAT(name, testing::AnyOf("liveset_api_v1", testing::StartsWith("_ZN3c1022memoryProfilingEnabled"),
+                                     testing::StartsWith("_ZN3c1027reportMemoryUsageToProfiler"),
+                                     testing::StartsWith("_ZN3c1027reportOutOfMemoryToProfiler")));
+  }
+}
+
+TEST(Preload, NeedsTheCLibraryOnly) {
+  for (const std::string& line : lines_of("readelf -d " + preload)) {
+    if (line.find("(NEEDED)") == std::string::npos) continue;
+    EXPECT_THAT(line, testing::HasSubstr("[libc.so.6]"));
+  }
+}
+
+TEST(Preload, LoadsOnGlibc228) {
+  std::size_t symbols = 0;
+  for (const std::string& line : lines_of("objdump -T " + preload)) {
+    const std::size_t at = line.find("GLIBC_");
+    if (at == std::string::npos) continue;
+    ++symbols;
+    int major = 0, minor = 0;
+    ASSERT_GE(std::sscanf(line.c_str() + at, "GLIBC_%d.%d", &major, &minor), 2) << line;
+    EXPECT_TRUE(major == 2 && minor <= 28) << line;
+  }
+  EXPECT_GT(symbols, 20U);
+}
+
+TEST(Preload, TakesLittleOfTheScarceStaticThreadStorage) {
+  for (const std::string& line : lines_of("readelf -lW " + preload)) {
+    std::istringstream fields(line);
+    std::string type, offset, address, physical, in_file, in_memory;
+    fields >> type >> offset >> address >> physical >> in_file >> in_memory;
+    if (type != "TLS") continue;
+    EXPECT_LE(std::stoul(in_memory, nullptr, 16), 64U) << line;
+  }
+}
+
+TEST(Preload, LoadedButOffItOpensNothing) {
+  const test::Ran ran = test::run_command("LD_PRELOAD=" + preload + " strace -f -e trace=socket,memfd_create,openat,mmap /bin/true");
+  if (ran.status == 127) GTEST_SKIP() << "SKIPPED: no strace";
+  EXPECT_EQ(ran.err.find("memfd"), std::string::npos);
+  EXPECT_EQ(ran.err.find("socket("), std::string::npos);
+}
+
+}  // namespace
+}  // namespace liveset
