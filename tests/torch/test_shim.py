@@ -10,7 +10,7 @@ import torch.nn as nn
 from support import FakeRecorder, load_shim
 from torch.utils.checkpoint import checkpoint
 
-PARAMETER, GRADIENT, CHECKPOINT_INPUT, RNG_STATE, LOSS = 1, 2, 5, 6, 13
+PARAMETER, GRADIENT, OPTIMIZER_STATE, CHECKPOINT_INPUT, RNG_STATE, LOSS = 1, 2, 3, 5, 6, 13
 FORWARD, AFTER_FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = 1, 2, 3, 4, 5
 
 
@@ -130,6 +130,25 @@ class ShimTest(unittest.TestCase):
         self.install()
         self.shim.uninstall()
         self.assertEqual(owned(), before)
+
+    def test_gradients_and_optimizer_state_are_told_once_and_again_when_they_move(self):
+        self.install()
+        w = nn.Parameter(torch.ones(8))
+        plain = torch.ones(4, requires_grad=True)  # no nn.Parameter, but an optimizer's
+        optimizer = torch.optim.SGD([w, plain], lr=0.1, momentum=0.9)
+
+        def step():
+            self.recorder.events.clear()
+            (w.sum() + plain.sum()).backward()
+            optimizer.step()
+            told = [(kind, size) for _, kind, _, _, size, _ in self.recorder.of("storage")]
+            return {kind: sorted(size for other, size in told if other == kind) for kind in (PARAMETER, GRADIENT, OPTIMIZER_STATE)}
+
+        first = step()
+        self.assertEqual(first, {PARAMETER: [16, 32], GRADIENT: [16, 32], OPTIMIZER_STATE: [16, 32]})
+        self.assertEqual(step(), {**first, OPTIMIZER_STATE: []})  # the same tensors where they were
+        optimizer.state[w]["momentum_buffer"] = optimizer.state[w]["momentum_buffer"].clone()
+        self.assertEqual(step(), {**first, OPTIMIZER_STATE: [32]})
 
     def test_an_error_of_ours_is_noted_and_swallowed(self):
         self.recorder.retain = self.broken

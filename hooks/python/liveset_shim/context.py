@@ -36,6 +36,7 @@ class Context:
         self._heaps = {}
         self._strings = {}
         self._errors = {}
+        self.stated_gradients = set()  # addresses of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
         self._is_wrapper = _wrapper_test(torch)
         self._unwrap = _functorch_unwrap(torch)

@@ -95,6 +95,8 @@ class Engine:
                     gradient = leaf.grad
                     if gradient is not None:
                         context.state(GRADIENT, gradient)
+                        if not gradient.is_sparse:
+                            context.stated_gradients.add(gradient.data_ptr())
         context.mark(BACKWARD_END, 0)
 
     def _roots(self, tensors):

@@ -1,5 +1,6 @@
 """Steps, the optimizer phase, gradients and optimizer state, from torch's global optimizer hooks."""
 import importlib
+import weakref
 
 from .context import GRADIENT, OPTIMIZER, OPTIMIZER_STATE, OTHER, PARAMETER
 
@@ -9,6 +10,7 @@ class Optimizers:
         self.context = context
         self.modules = modules
         self.handles = []
+        self.known_state = {}  # {id(tensor): (weak reference, address)}: state tensors stated before
 
     def install(self):
         optimizer = importlib.import_module("torch.optim.optimizer")  # torch.optim hides its attribute
@@ -50,18 +52,20 @@ class Optimizers:
         self.modules.drop_stale()
         thread.base = OPTIMIZER
         context.phase(OPTIMIZER)
-        state = context.state
+        state, Parameter, stated = context.state, context.torch.nn.Parameter, context.stated_gradients
         with context.quiet():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     try:
-                        state(PARAMETER, parameter)
+                        if type(parameter) is not Parameter:  # those are known from their modules and from the graph
+                            state(PARAMETER, parameter)
                         if parameter.is_leaf:  # .grad of others warns
                             gradient = parameter.grad
-                            if gradient is not None:
+                            if gradient is not None and (gradient.is_sparse or gradient.data_ptr() not in stated):
                                 state(GRADIENT, gradient)
                     except Exception as error:
                         context.failed(error)
+            stated.clear()
 
     def _after(self, optimizer):
         context, thread = self.context, self.context.thread
@@ -80,8 +84,21 @@ class Optimizers:
         for item in items:
             try:
                 if isinstance(item, self.context.Tensor):
-                    self.context.state(OPTIMIZER_STATE, item)
+                    self._state_one(item)
                 elif isinstance(item, (dict, list, tuple)) and depth < 2:
                     self._state_all(item, depth + 1)
             except Exception as error:
                 self.context.failed(error)
+
+    def _state_one(self, tensor):
+        """Most optimizers keep their tensors from step to step: one that is where it was needs no second statement."""
+        known = self.known_state
+        found = known.get(id(tensor))
+        address = 0 if tensor.is_sparse else tensor.data_ptr()
+        if found is not None and found[0]() is tensor and found[1] == address:
+            return
+        if len(known) & 1023 == 1023:
+            for key in [key for key, (reference, _) in known.items() if reference() is None]:
+                del known[key]
+        known[id(tensor)] = weakref.ref(tensor), address
+        self.context.state(OPTIMIZER_STATE, tensor)
