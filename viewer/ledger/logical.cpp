@@ -223,7 +223,10 @@ void LogicalBuilder::mark_loss(std::span<const std::uint32_t> kept) {
   ledger_.loss_event = ledger_.events.size();
   const std::set<std::uint32_t> derived(kept.begin(), kept.end());
   for (const std::uint32_t value : live_)
-    if (!ledger_.values[value].derived || derived.count(value) != 0) ledger_.held_at_loss.push_back(value);
+    if (!ledger_.values[value].derived || derived.count(value) != 0) {
+      ledger_.held_at_loss.push_back(value);
+      ledger_.held_at_loss_bytes += ledger_.values[value].bytes;
+    }
 }
 
 std::uint32_t LogicalBuilder::begin_region(std::string name) {

@@ -89,6 +89,7 @@ struct LogicalLedger {
   bool has_loss = false;
   std::uint64_t loss_event = no_event;
   std::vector<std::uint32_t> held_at_loss;  // in order of value
+  std::uint64_t held_at_loss_bytes = 0;
 
   std::vector<std::uint32_t> live_at_end;
   std::uint64_t broken_count = 0;  // events that contradict the rules of a ledger: use after release, rerun without drop, ...

@@ -1,10 +1,22 @@
 #include "viewer/ledger/retained.h"
 
+#include <algorithm>
+
 namespace liveset::ledger {
 
 using trace::Kind;
 using trace::MemoryClass;
 using trace::Phase;
+
+namespace {
+
+// A graph retains weights too; what a storage is said to be wins over that, whenever it is said.
+bool is_of_the_model(MemoryClass memory_class) {
+  return memory_class == MemoryClass::parameter || memory_class == MemoryClass::buffer || memory_class == MemoryClass::optimizer_state ||
+         memory_class == MemoryClass::gradient;
+}
+
+}  // namespace
 
 void RetainedFinder::visit(const trace::Event& event) {
   switch (event.kind) {
@@ -15,6 +27,8 @@ void RetainedFinder::visit(const trace::Event& event) {
       break;
     case Kind::storage:
       if (event.memory_class == MemoryClass::checkpoint_input) retain(event, event.memory_class);
+      if (is_of_the_model(event.memory_class))
+        if (const Live* block = block_at(event)) of_the_model_.insert(block->allocation);
       break;
     case Kind::backward_begin: ++backward_; break;
     case Kind::step_begin: names_.clear(); break;
@@ -46,11 +60,17 @@ void RetainedFinder::release(std::uint64_t allocation) {
 }
 
 // A storage may begin inside a block: the block is the last one that begins at or before its address.
-void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class) {
+const RetainedFinder::Live* RetainedFinder::block_at(const trace::Event& event) const {
   auto after = live_.upper_bound({event.heap, event.address});
-  if (after == live_.begin()) return;
+  if (after == live_.begin()) return nullptr;
   const auto& [key, live] = *--after;
-  if (key.first != event.heap || event.address - key.second >= std::max<std::uint64_t>(live.size, 1)) return;
+  return key.first == event.heap && event.address - key.second < std::max<std::uint64_t>(live.size, 1) ? &live : nullptr;
+}
+
+void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class) {
+  const Live* at = block_at(event);
+  if (at == nullptr || of_the_model_.count(at->allocation) != 0) return;
+  const Live& live = *at;
   auto block = found_.blocks.find(live.allocation);
   if (block == found_.blocks.end()) {
     std::string_view slot = dictionary_.string(event.name);
@@ -64,6 +84,13 @@ void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class)
   if (kept == backward_) return;
   kept = backward_;
   found_.keeps.push_back({event.index, live.allocation});
+}
+
+RetainedBlocks RetainedFinder::finish() {
+  const auto of_the_model = [&](std::uint64_t allocation) { return of_the_model_.count(allocation) != 0; };
+  std::erase_if(found_.blocks, [&](const auto& block) { return of_the_model(block.first); });
+  std::erase_if(found_.keeps, [&](const RetainedKeep& keep) { return of_the_model(keep.allocation); });
+  return std::move(found_);
 }
 
 void RetainedFinder::end_region(const trace::Event& event) {

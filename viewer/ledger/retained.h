@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,7 @@ class RetainedFinder {
  public:
   explicit RetainedFinder(const trace::Dictionary& dictionary) : dictionary_(dictionary) {}
   void visit(const trace::Event& event);
-  RetainedBlocks finish() { return std::move(found_); }
+  RetainedBlocks finish();
 
  private:
   using Key = std::pair<std::uint32_t, std::uint64_t>;  // heap, address
@@ -49,6 +50,7 @@ class RetainedFinder {
   void release(std::uint64_t allocation);
   void retain(const trace::Event& event, trace::MemoryClass memory_class);
   void end_region(const trace::Event& event);
+  const Live* block_at(const trace::Event& event) const;
   RetainedBlock& name_block(const Live& live, std::string_view slot);
 
   const trace::Dictionary& dictionary_;
@@ -58,6 +60,7 @@ class RetainedFinder {
   std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // open ones, per thread
   std::unordered_map<std::string, std::uint32_t> names_;      // how often in this step
   std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;  // allocation -> backward that it was last kept for
+  std::unordered_set<std::uint64_t> of_the_model_;  // allocations that hold parameters and the like: no activations
   std::uint64_t backward_ = 1;
 };
 

@@ -46,6 +46,12 @@ std::string event_text(const LogicalLedger& ledger, std::uint64_t index) {
   return text;
 }
 
+// What differs, as short as a table's last column must be.
+std::string live_difference(const LogicalEvent& predicted, const LogicalEvent& recorded, bool exact) {
+  if (predicted.live_ids != recorded.live_ids) return std::to_string(predicted.live_ids) + " -> " + std::to_string(recorded.live_ids) + " ids";
+  return format_bytes(predicted.live_bytes, exact) + " -> " + format_bytes(recorded.live_bytes, exact);
+}
+
 std::string live_text(const LogicalEvent& event) { return std::to_string(event.live_ids) + " ids " + std::to_string(event.live_bytes) + " B"; }
 
 std::string what_differs(const LogicalLedger& predicted, const LogicalLedger& recorded, const AlignedEvent& row) {
@@ -90,7 +96,7 @@ void write_held(std::ostream& out, const LogicalComparison& comparison) {
 void write_rows(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
                 const Style& style) {
   const bool all = comparison.rows.size() <= rows_shown;
-  const std::size_t width = std::max<std::size_t>((style.columns - 11) / 2, 30);
+  const std::size_t width = std::max<std::size_t>((style.columns - 20) / 2, 28);
   out << '\n' << padded("predicted", width) << ' ' << padded("recorded", width) << " live\n";
   std::size_t written = 0;
   for (const AlignedEvent& row : comparison.rows) {
@@ -99,10 +105,8 @@ void write_rows(std::ostream& out, const LogicalLedger& predicted, const Logical
     if (written++ == rows_shown) break;
     const LogicalEvent& event = row.recorded != absent ? recorded.events[row.recorded] : predicted.events[row.predicted];
     out << padded(event_text(predicted, row.predicted), width) << (same ? ' ' : '!') << padded(event_text(recorded, row.recorded), width) << ' '
-        << event.live_ids;
-    if (row.same_event() && !row.same_live)
-      out << ": predicted " << live_text(predicted.events[row.predicted]) << ", recorded " << live_text(recorded.events[row.recorded]);
-    out << '\n';
+        << (row.same_event() && !row.same_live ? live_difference(predicted.events[row.predicted], event, style.exact_bytes) : std::to_string(event.live_ids))
+        << '\n';
   }
   if (!all) out << "only rows that differ, at most " << rows_shown << " of " << comparison.rows.size() << "; --format json has all\n";
 }

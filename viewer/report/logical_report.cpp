@@ -80,7 +80,7 @@ std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, 
           {"phase", false, 9},
           {"kind", false, 7},
           {"value", false, value},
-          {"reads", false, ledger.reads.empty() ? 5U : 8U},
+          {"reads", false, ledger.reads.empty() ? 5 : reads_limit},
           {"ids", true, width(ledger.peak_ids, 4)},
           {"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 10U},
           {"layers", true, width(ledger.forward_layers, 6)},
@@ -127,6 +127,7 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
                     {"bytes_event", event_number(ledger.peak_bytes_event)}};
   fields["forward_layers"] = layers_known ? json(ledger.forward_layers) : json(nullptr);
   fields["held_at_loss"] = name_list(ledger, ledger.held_at_loss);
+  fields["held_at_loss_bytes"] = ledger.held_at_loss_bytes;
   fields["groups"] = group_peaks(ledger);
   fields["live_at_end"] = name_list(ledger, ledger.live_at_end);
   fields["broken_rules"] = broken_rules(ledger);

@@ -168,6 +168,7 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   t.phase = proto::PHASE_OTHER;
   t.add(test::allocation(0, 0x1000, 400));  // the parameter
   t.add(test::allocation(0, 0x2000, 64));   // the checkpoint's input
+  t.add(test::allocation(0, 0x8000, 64));   // another parameter
   t.mark(proto::EVENT_STEP_BEGIN, 0);
   t.phase = proto::PHASE_FORWARD;
   t.scope_event(proto::EVENT_SCOPE_BEGIN, net);
@@ -184,6 +185,7 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   t.retain(0x3000, "MulBackward0.self");
   t.retain(0x5010, "PowBackward0.self");  // inside its block
   t.retain(0x1000, "MulBackward0.other", proto::CLASS_PARAMETER);
+  t.retain(0x8000, "MmBackward0.self");  // told only later that it is a parameter
   t.storage(0x2000, proto::CLASS_CHECKPOINT_INPUT);
   t.mark(proto::EVENT_BACKWARD_BEGIN, 4);
   t.phase = proto::PHASE_BACKWARD;
@@ -201,6 +203,7 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   t.mark(proto::EVENT_BACKWARD_END, 4);
   t.phase = proto::PHASE_OTHER;
   t.add(test::release(0, 0x2000));
+  t.storage(0x8000, proto::CLASS_PARAMETER);
   const LogicalLedger ledger = t.ledger();
   EXPECT_THAT(lines(ledger),
               ElementsAre("create checkpoint_input 1/64", "create Net.f1/TanhBackward0.result 2/192", "create PowBackward0.self 3/448",
