@@ -1,5 +1,5 @@
-// A small trace described in JSON goes in; what summary, peak and the physical ledger say of it must contain what the file expects.
-// Expected objects name the fields that matter; a field that is named must be equal.
+// A small trace described in JSON goes in; what summary, peak and the physical ledger say of it must contain what the
+// file expects. Expected objects name the fields that matter; a field that is named must be equal.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -26,7 +26,8 @@ void expect_contains(const json& actual, const json& expected, const std::string
   } else if (expected.is_array() && !expected.empty()) {
     ASSERT_TRUE(actual.is_array()) << path;
     ASSERT_GE(actual.size(), expected.size()) << path;
-    for (std::size_t i = 0; i < expected.size(); ++i) expect_contains(actual[i], expected[i], path + "[" + std::to_string(i) + "]");
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expect_contains(actual[i], expected[i], path + "[" + std::to_string(i) + "]");
   } else {
     EXPECT_EQ(actual, expected) << path;
   }
@@ -49,8 +50,10 @@ int class_number(const std::string& name) {
 }
 
 int value_kind(const std::string& name) {
-  static const std::map<std::string, int> kinds = {{"create", proto::EVENT_VALUE_CREATE}, {"drop", proto::EVENT_VALUE_DROP},
-                                                   {"remake", proto::EVENT_VALUE_REMAKE}, {"release", proto::EVENT_VALUE_RELEASE}};
+  static const std::map<std::string, int> kinds = {{"create", proto::EVENT_VALUE_CREATE},
+                                                   {"drop", proto::EVENT_VALUE_DROP},
+                                                   {"remake", proto::EVENT_VALUE_REMAKE},
+                                                   {"release", proto::EVENT_VALUE_RELEASE}};
   return kinds.at(name);
 }
 
@@ -59,7 +62,8 @@ class Described {
   explicit Described(const json& description) {
     for (const json& source : description["sources"]) trace.source(source);
     for (const json& heap : description["heaps"]) heaps_[heap] = trace.heap(heap);
-    for (const json& scope : description["scopes"]) trace.scope(number_of(scope[0], {"none", "module", "op", "region"}), scope[1], scope[2]);
+    for (const json& scope : description["scopes"])
+      trace.scope(number_of(scope[0], {"none", "module", "op", "region"}), scope[1], scope[2]);
     for (const json& value : description.value("values", json::array())) values_[value] = trace.value(value);
     for (const json& event : description["events"]) {
       if (event.is_array()) add(event);  // a string is a comment
@@ -70,18 +74,30 @@ class Described {
  private:
   void add(const json& event) {
     const std::string kind = event[0];
-    if (kind == "alloc") trace.alloc(heaps_.at(event[1]), event[2], event[3]);
-    else if (kind == "free") trace.free(heaps_.at(event[1]), event[2]);
-    else if (kind == "step") trace.step(event[1]);
-    else if (kind == "backward") trace.backward(event[1]);
-    else if (kind == "begin") trace.begin(event[1]);
-    else if (kind == "end") trace.end(event[1], event[2]);
-    else if (kind == "phase") trace.phase = number_of(event[1], {"other", "forward", "loss", "backward", "recompute", "optimizer"});
-    else if (kind == "storage") trace.storage(heaps_.at(event[1]), event[2], class_number(event[3]), trace.string(event[4]));
-    else if (kind == "retain") trace.retain(heaps_.at(event[1]), event[2], class_number(event[3]), trace.string(event[4]));
-    else if (kind == "value" && event.size() == 3) trace.value_event(value_kind(event[1]), values_.at(event[2]));
-    else if (kind == "value") trace.value_event(value_kind(event[1]), values_.at(event[2]), heaps_.at(event[3]), event[4]);
-    else ADD_FAILURE() << "no such event: " << kind;
+    if (kind == "alloc")
+      trace.alloc(heaps_.at(event[1]), event[2], event[3]);
+    else if (kind == "free")
+      trace.free(heaps_.at(event[1]), event[2]);
+    else if (kind == "step")
+      trace.step(event[1]);
+    else if (kind == "backward")
+      trace.backward(event[1]);
+    else if (kind == "begin")
+      trace.begin(event[1]);
+    else if (kind == "end")
+      trace.end(event[1], event[2]);
+    else if (kind == "phase")
+      trace.phase = number_of(event[1], {"other", "forward", "loss", "backward", "recompute", "optimizer"});
+    else if (kind == "storage")
+      trace.storage(heaps_.at(event[1]), event[2], class_number(event[3]), trace.string(event[4]));
+    else if (kind == "retain")
+      trace.retain(heaps_.at(event[1]), event[2], class_number(event[3]), trace.string(event[4]));
+    else if (kind == "value" && event.size() == 3)
+      trace.value_event(value_kind(event[1]), values_.at(event[2]));
+    else if (kind == "value")
+      trace.value_event(value_kind(event[1]), values_.at(event[2]), heaps_.at(event[3]), event[4]);
+    else
+      ADD_FAILURE() << "no such event: " << kind;
   }
   std::map<std::string, std::uint32_t> heaps_, values_;
 };
@@ -89,7 +105,8 @@ class Described {
 class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, IsWhatTheReportsSay) {
-  const json description = json::parse(test::read_file(std::string(LIVESET_SOURCE_DIR) + "/tests/golden/ledger/" + GetParam() + ".json"));
+  const json description =
+      json::parse(test::read_file(std::string(LIVESET_SOURCE_DIR) + "/tests/golden/ledger/" + GetParam() + ".json"));
   Described described(description);
   const trace::TraceFile file = described.trace.open();
 
@@ -111,7 +128,8 @@ TEST_P(Golden, IsWhatTheReportsSay) {
   ASSERT_TRUE(ledger);
   std::map<std::uint64_t, json> rows;
   const Status status = for_each_physical(file, *ledger, {}, true, [&](const PhysicalRow& row) {
-    rows[row.event] = {{"event", row.event}, {"kind", trace::kind_name(row.kind)}, {"address", row.address}, {"size", row.size}, {"live_blocks", row.live_blocks}, {"live_bytes", row.live_bytes}};
+    rows[row.event] = {{"event", row.event}, {"kind", trace::kind_name(row.kind)}, {"address", row.address},
+                       {"size", row.size},   {"live_blocks", row.live_blocks},     {"live_bytes", row.live_bytes}};
     return true;
   });
   ASSERT_TRUE(status);

@@ -51,7 +51,8 @@ class RandomJob {
   TinyTrace trace;
   PlainLedger plain;
   std::vector<std::map<std::uint32_t, std::uint64_t>> sums;  // after every event
-  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> range_peaks;  // first event with the highest sum in the range
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>
+      range_peaks;  // first event with the highest sum in the range
 
  private:
   void one() {
@@ -82,7 +83,8 @@ class RandomJob {
   std::uint64_t allocate(std::uint32_t heap) {
     const std::uint64_t address = 0x1000 * (1 + random_.below(400));
     if (plain.live.count({heap, address}) != 0) return trace.mark(proto::EVENT_MICROBATCH_BEGIN);
-    const std::uint64_t size = random_.below(20) == 0 ? (1ULL << 31) + random_.below(1ULL << 40) : random_.below(0x1001);
+    const std::uint64_t size =
+        random_.below(20) == 0 ? (1ULL << 31) + random_.below(1ULL << 40) : random_.below(0x1001);
     const bool huge = size > 0x1000;  // would overlap its neighbours: give it room of its own
     const std::uint64_t at = huge ? (1ULL << 44) + address * (1ULL << 30) : address;
     if (plain.live.count({heap, at}) != 0) return trace.mark(proto::EVENT_MICROBATCH_BEGIN);
@@ -108,7 +110,8 @@ class RandomJob {
     const std::uint64_t address = 0x1000 * (1 + random_.below(400)) + random_.below(0x1000);
     const int memory_class = 1 + static_cast<int>(random_.below(15));
     for (auto& [key, block] : plain.live) {
-      if (key.first == heap && address >= key.second && address - key.second < std::max<std::uint64_t>(block.size, 1)) block.stated.insert(memory_class);
+      if (key.first == heap && address >= key.second && address - key.second < std::max<std::uint64_t>(block.size, 1))
+        block.stated.insert(memory_class);
     }
     return trace.storage(heap, address, memory_class);
   }
@@ -153,19 +156,23 @@ TEST_P(RandomStreams, GiveThePlainLedger) {
     const auto classes = class_bytes_at(*ledger, heap, moments, true);
     for (std::size_t i = 0; i < moments.size(); ++i) {
       std::uint64_t from_blocks = 0, from_classes = 0;
-      for (const std::uint32_t ordinal : live_blocks(*ledger, heap, moments[i])) from_blocks += ledger->blocks.bytes(*ledger->blocks.find(ordinal));
+      for (const std::uint32_t ordinal : live_blocks(*ledger, heap, moments[i]))
+        from_blocks += ledger->blocks.bytes(*ledger->blocks.find(ordinal));
       for (const std::uint64_t bytes : classes[i]) from_classes += bytes;
       ASSERT_EQ(from_blocks, job.sums[moments[i]][heap]) << "event " << moments[i];
       ASSERT_EQ(from_classes, from_blocks) << "event " << moments[i];
     }
   }
-  for (const auto& [key, block] : job.plain.live) EXPECT_EQ(class_of(*ledger->blocks.find(block.ordinal), true), plain_class(block)) << block.ordinal;
-  for (const PlainBlock& block : job.plain.dead) EXPECT_EQ(class_of(*ledger->blocks.find(block.ordinal), true), plain_class(block)) << block.ordinal;
+  for (const auto& [key, block] : job.plain.live)
+    EXPECT_EQ(class_of(*ledger->blocks.find(block.ordinal), true), plain_class(block)) << block.ordinal;
+  for (const PlainBlock& block : job.plain.dead)
+    EXPECT_EQ(class_of(*ledger->blocks.find(block.ordinal), true), plain_class(block)) << block.ordinal;
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomStreams, testing::Range(1, 13));
 
-// Across chunk and page boundaries (65,536 events, 65,536 allocations): the training pattern, whose live set a map can follow.
+// Across chunk and page boundaries (65,536 events, 65,536 allocations): the training pattern, whose live set a map can
+// follow.
 TEST(TrainPattern, GivesThePlainPeakOverManyChunks) {
   TinyTrace trace;
   test::TrainPattern::define(trace.writer());
@@ -208,13 +215,15 @@ TEST(BlockFinder, FindsWhatAScanFinds) {
     std::uint32_t birth, death, heap;
   };
   std::vector<Known> known;
-  // Deaths are known beforehand, as after the first pass: lay out lifetimes first, never two blocks at one place at one time.
+  // Deaths are known beforehand, as after the first pass: lay out lifetimes first, never two blocks at one place at one
+  // time.
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> taken_until;
   for (std::uint32_t event = 0; event < 20'000; event += 2) {
     const auto heap = static_cast<std::uint32_t>(1 + random.below(2));
     const std::uint64_t slot = random.below(300);
     if (taken_until[{heap, slot}] > event) continue;
-    const std::uint32_t death = random.below(10) == 0 ? Block::none : event + 1 + static_cast<std::uint32_t>(random.below(3000));
+    const std::uint32_t death =
+        random.below(10) == 0 ? Block::none : event + 1 + static_cast<std::uint32_t>(random.below(3000));
     taken_until[{heap, slot}] = death;
     const std::uint64_t size = random.below(0x101);
     Block& block = blocks.add(size);
@@ -227,14 +236,17 @@ TEST(BlockFinder, FindsWhatAScanFinds) {
   std::uint32_t next = 0;
   int hits = 0;
   for (std::uint32_t event = 1; event < 20'000; event += 2) {
-    for (; next < known.size() && known[next].birth < event; ++next) finder.born(known[next].heap, known[next].address, next);
+    for (; next < known.size() && known[next].birth < event; ++next)
+      finder.born(known[next].heap, known[next].address, next);
     if (random.below(3) != 0) continue;
     const auto heap = static_cast<std::uint32_t>(1 + random.below(2));
     const std::uint64_t address = random.below(300 * 0x100);
     std::int64_t expected = BlockFinder::none;
     for (std::uint32_t i = 0; i < next; ++i) {
       const Known& k = known[i];
-      if (k.heap == heap && k.death > event && address >= k.address && address - k.address < std::max<std::uint64_t>(k.size, 1)) expected = i;
+      if (k.heap == heap && k.death > event && address >= k.address &&
+          address - k.address < std::max<std::uint64_t>(k.size, 1))
+        expected = i;
     }
     ASSERT_EQ(finder.find(heap, address, event), expected) << "event " << event;
     hits += expected != BlockFinder::none;

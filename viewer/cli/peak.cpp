@@ -37,7 +37,9 @@ Status run(Options& options, Context& context) {
     case Format::md: std::cout << report::peak_markdown(*report, style); break;
     case Format::csv: std::cout << report::peak_csv(*report); break;
     case Format::json:
-      std::cout << report::peak_report_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+      std::cout << report::peak_report_json(*report).dump(1, ' ', false,
+                                                          nlohmann::ordered_json::error_handler_t::replace)
+                << '\n';
       break;
   }
   report_health(*file, context);
@@ -48,8 +50,9 @@ Status run(Options& options, Context& context) {
 
 void add_peak(CLI::App& app, Context& context) {
   using report::GroupBy;
-  static const std::map<std::string, GroupBy> groups{{"class", GroupBy::memory_class}, {"module", GroupBy::module}, {"op", GroupBy::op},
-                                                     {"phase", GroupBy::phase},        {"step", GroupBy::step},     {"size", GroupBy::size}};
+  static const std::map<std::string, GroupBy> groups{
+      {"class", GroupBy::memory_class}, {"module", GroupBy::module}, {"op", GroupBy::op},
+      {"phase", GroupBy::phase},        {"step", GroupBy::step},     {"size", GroupBy::size}};
   CLI::App* command = app.add_subcommand("peak", "the live set at the peak or at any event");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
@@ -58,8 +61,10 @@ void add_peak(CLI::App& app, Context& context) {
       ->transform(CLI::CheckedTransformer(groups, CLI::ignore_case))
       ->option_text("class|module|op|phase|step|size");
   command->add_option("--top", options->top, "how many of the largest blocks to list")->option_text("N");
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")
+      ->option_text("NAME");
+  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
+      ->option_text("NAME");
   add_output_options(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());

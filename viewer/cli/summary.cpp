@@ -22,21 +22,29 @@ void print_flat(const nlohmann::ordered_json& json) {
   for (const auto& [path, value] : flat.items()) {
     std::string name = path.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
-    table.row({report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump())});
+    table.row(
+        {report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump())});
   }
   std::cout << table.render();
 }
 
 nlohmann::ordered_json trace_json(const trace::TraceFile& file) {
   const trace::Process& process = file.header().process;
-  return {{"file", file.path()}, {"pid", process.pid}, {"command", process.command}, {"events", file.events()}, {"lost_events", file.health().lost_events}, {"truncated", file.health().truncated}};
+  return {{"file", file.path()},
+          {"pid", process.pid},
+          {"command", process.command},
+          {"events", file.events()},
+          {"lost_events", file.health().lost_events},
+          {"truncated", file.health().truncated}};
 }
 
 std::string other_traces(const std::vector<trace::TraceFile>& files, const report::Style& style) {
-  report::Table table({{"pid", true}, {"events", true}, {"other traces of this run"}}, report::TableFormat::text, style);
+  report::Table table({{"pid", true}, {"events", true}, {"other traces of this run"}}, report::TableFormat::text,
+                      style);
   constexpr std::size_t shown = 8;
   for (std::size_t i = 1; i < std::min(files.size(), shown + 1); ++i)
-    table.row({report::Cell::words(std::to_string(files[i].header().process.pid)), report::Cell::count(files[i].events()), report::Cell::words(files[i].path())});
+    table.row({report::Cell::words(std::to_string(files[i].header().process.pid)),
+               report::Cell::count(files[i].events()), report::Cell::words(files[i].path())});
   std::string text = "\n" + table.render();
   if (files.size() > shown + 1) text += "  (" + std::to_string(files.size() - shown - 1) + " more)\n";
   return text;
@@ -77,11 +85,14 @@ Status run(const Options& options, Context& context) {
 }  // namespace
 
 void add_summary(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
+  CLI::App* command =
+      app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")
+      ->option_text("NAME");
+  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
+      ->option_text("NAME");
   add_output_options(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());

@@ -16,7 +16,9 @@ bool has_steps(const trace::TraceFile& file) {
   trace::Columns columns;
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
     if (!file.read_chunk(chunk, trace::column::kind, columns)) return false;
-    if (std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(trace::Kind::step_begin)) != columns.kind.end()) return true;
+    if (std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(trace::Kind::step_begin)) !=
+        columns.kind.end())
+      return true;
   }
   return false;
 }
@@ -49,7 +51,9 @@ Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
     else
       std::cerr << "liveset: " << file.error().message() << '\n';
   }
-  if (files.empty()) return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read", "the reasons stand above"};
+  if (files.empty())
+    return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read",
+                 "the reasons stand above"};
   if (files.size() > 1) {
     const auto shown = std::find_if(files.begin(), files.end(), has_steps);
     if (shown != files.end()) std::rotate(files.begin(), shown, shown + 1);
@@ -67,9 +71,11 @@ void report_health(const trace::TraceFile& file, Context& context) {
   const trace::Health& health = file.health();
   if (!health.truncated && health.damaged_packets == 0) return;
   if (context.strict) {
-    context.fail({ErrorKind::truncated, file.path(), health.readable_bytes, health.note.empty() ? "the trace could be read only in part" : health.note, ""});
+    context.fail({ErrorKind::truncated, file.path(), health.readable_bytes,
+                  health.note.empty() ? "the trace could be read only in part" : health.note, ""});
   } else {
-    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, style_of(context)) << '\n';
+    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, style_of(context))
+              << '\n';
   }
 }
 
@@ -78,10 +84,13 @@ report::Style style_of(const Context& context) {
 }
 
 report::TableFormat table_format(const Context& context) {
-  return context.format == Format::csv ? report::TableFormat::csv : context.format == Format::md ? report::TableFormat::md : report::TableFormat::text;
+  return context.format == Format::csv  ? report::TableFormat::csv
+         : context.format == Format::md ? report::TableFormat::md
+                                        : report::TableFormat::text;
 }
 
-ProgressBar::ProgressBar(std::string what) : what_(std::move(what)), start_(std::chrono::steady_clock::now()), terminal_(isatty(STDERR_FILENO) != 0) {}
+ProgressBar::ProgressBar(std::string what)
+    : what_(std::move(what)), start_(std::chrono::steady_clock::now()), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 ProgressBar::~ProgressBar() {
   if (percent_ >= 0) std::cerr << "\r\033[K" << std::flush;
@@ -98,12 +107,16 @@ void ProgressBar::show(std::size_t done, std::size_t all) {
   percent_ = percent;
   constexpr int width = 30;
   const int filled = width * percent / 100;
-  std::cerr << "\r" << what_ << " [" << std::string(static_cast<std::size_t>(filled), '#') << std::string(static_cast<std::size_t>(width - filled), '.') << "] " << percent << "%" << std::flush;
+  std::cerr << "\r" << what_ << " [" << std::string(static_cast<std::size_t>(filled), '#')
+            << std::string(static_cast<std::size_t>(width - filled), '.') << "] " << percent << "%" << std::flush;
 }
 
 void add_read_options(CLI::App& command, ReadOptions& options) {
-  command.add_option("trace", options.trace, "a *.liveset file; of a run with several, the others are found beside it")->required()->option_text("TRACE");
-  command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")->option_text("RANGE");
+  command.add_option("trace", options.trace, "a *.liveset file; of a run with several, the others are found beside it")
+      ->required()
+      ->option_text("TRACE");
+  command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")
+      ->option_text("RANGE");
 }
 
 }  // namespace liveset::cli

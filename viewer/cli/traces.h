@@ -12,14 +12,14 @@
 
 namespace liveset::cli {
 
-// The traces of a run: OUT and all of OUT.d/. The first one is the one to show: the first that has steps, else OUT. Files of
-// OUT.d that cannot be read are named on stderr. Fails when nothing can be read.
+// The traces of a run: OUT and all of OUT.d/. The first one is the one to show: the first that has steps, else OUT.
+// Files of OUT.d that cannot be read are named on stderr. Fails when nothing can be read.
 Result<std::vector<trace::TraceFile>> open_run(const std::string& path);
 // Only the one to show.
 Result<trace::TraceFile> open_shown(const std::string& path);
 
-// A trace that was read only in part: with --strict that is an error (exit 4), otherwise stderr says so. To be called after the
-// output was printed.
+// A trace that was read only in part: with --strict that is an error (exit 4), otherwise stderr says so. To be called
+// after the output was printed.
 void report_health(const trace::TraceFile& file, Context& context);
 
 report::Style style_of(const Context& context);

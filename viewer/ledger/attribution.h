@@ -1,6 +1,6 @@
 // Second pass over a trace that states what storages hold: finds the block of every statement, leaves the evidence for
-// classes.h on it, and reconciles the two ledgers: values and storages without a block, several values in one block, blocks
-// that outlive the release of what they held.
+// classes.h on it, and reconciles the two ledgers: values and storages without a block, several values in one block,
+// blocks that outlive the release of what they held.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -43,8 +43,8 @@ struct Attribution {
   std::uint64_t named_blocks = 0, shared_blocks = 0;  // shared: held several values at once
   std::uint64_t over_retained_blocks = 0, over_retained_bytes = 0, longest_delay_ns = 0, freed_before_release = 0;
   double over_retained_byte_seconds = 0;
-  std::vector<OverRetained> worst;        // by byte-seconds, falling
-  std::vector<RetainedSet> retained;      // one for each of PhysicalLedger::backwards
+  std::vector<OverRetained> worst;                        // by byte-seconds, falling
+  std::vector<RetainedSet> retained;                      // one for each of PhysicalLedger::backwards
   std::map<std::uint32_t, std::vector<BlockName>> names;  // by ordinal, of blocks that live after names_at
 };
 
@@ -53,6 +53,7 @@ struct AttributionOptions {
   Progress progress;
 };
 
-Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options = {});
+Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger,
+                                     const AttributionOptions& options = {});
 
 }  // namespace liveset::ledger

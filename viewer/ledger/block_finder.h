@@ -1,8 +1,8 @@
 // Which live block holds an address, at the events where something asks.
 //
-// Few events ask (statements about storages and values), so allocations are only noted, and enter the ordered map when the
-// next question comes, if they still live then: the ledger of the first pass knows every death in advance. Temporaries, the
-// bulk of a training step, never enter it.
+// Few events ask (statements about storages and values), so allocations are only noted, and enter the ordered map when
+// the next question comes, if they still live then: the ledger of the first pass knows every death in advance.
+// Temporaries, the bulk of a training step, never enter it.
 #pragma once
 #include <absl/container/btree_map.h>
 
@@ -38,7 +38,8 @@ class BlockFinder {
 
   const BlockTable& blocks_;
   std::vector<Noted> noted_;
-  absl::btree_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> live_;  // with some dead ones, removed when met
+  absl::btree_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t>
+      live_;  // with some dead ones, removed when met
   std::size_t purge_at_ = 4096;
 };
 

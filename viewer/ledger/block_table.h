@@ -1,8 +1,8 @@
 // Every allocation of a trace in 16 bytes, addressed by its ordinal.
 //
 // The trace's frees say how many allocations ago their block was made, so a table by ordinal replaces the hash map that
-// address-keyed traces need; that map is what makes such analysers slow. The reader numbers allocations without gaps. Pages keep
-// growth free of copies and of trust in counts that a file states.
+// address-keyed traces need; that map is what makes such analysers slow. The reader numbers allocations without gaps.
+// Pages keep growth free of copies and of trust in counts that a file states.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -59,7 +59,9 @@ class BlockTable {
   std::uint64_t end() const { return end_; }  // one past the highest ordinal
 
   // Null beyond the end.
-  Block* find(std::uint64_t ordinal) { return ordinal < end_ ? &pages_[ordinal >> page_bits][ordinal & page_mask] : nullptr; }
+  Block* find(std::uint64_t ordinal) {
+    return ordinal < end_ ? &pages_[ordinal >> page_bits][ordinal & page_mask] : nullptr;
+  }
   const Block* find(std::uint64_t ordinal) const { return const_cast<BlockTable*>(this)->find(ordinal); }
   std::uint64_t bytes(const Block& block) const {
     return block.size < Block::big ? block.size : big_sizes_[block.size & ~Block::big];

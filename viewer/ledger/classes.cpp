@@ -27,9 +27,10 @@ MemoryClass class_of(const Block& block, bool python) {
   return block.in_step() ? MemoryClass::temporary : MemoryClass::input;
 }
 
-// One pass over the blocks: each adds its bytes to the first moment that sees it and takes them away from the first that no
-// longer does; prefix sums do the rest. Most blocks live between two moments and touch nothing.
-std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap, std::span<const std::uint64_t> events, bool python) {
+// One pass over the blocks: each adds its bytes to the first moment that sees it and takes them away from the first
+// that no longer does; prefix sums do the rest. Most blocks live between two moments and touch nothing.
+std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap,
+                                       std::span<const std::uint64_t> events, bool python) {
   std::vector<ClassBytes> sums(events.size() + 1);
   std::size_t next = 0;  // first moment not before the block's birth
   ledger.blocks.for_each([&](std::uint32_t, const Block& block) {

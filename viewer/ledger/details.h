@@ -1,4 +1,5 @@
-// Looks things up in a trace that the ledger does not keep: when and where an event happened, what a block's birth says.
+// Looks things up in a trace that the ledger does not keep: when and where an event happened, what a block's birth
+// says.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -13,7 +13,8 @@ using trace::totals_bit;
 constexpr std::size_t no_step = std::numeric_limits<std::size_t>::max();
 constexpr std::int64_t closed_gate = std::numeric_limits<std::int64_t>::max();
 
-// A running number and its peak. Outside the range the gate is closed: no value is higher, so the hot path has one comparison.
+// A running number and its peak. Outside the range the gate is closed: no value is higher, so the hot path has one
+// comparison.
 struct Meter {
   std::int64_t now = 0, gate = closed_gate;
   std::uint64_t event = no_event;
@@ -38,13 +39,16 @@ class Sweep {
  public:
   Sweep(const trace::TraceFile& file, const PhysicalOptions& options) : file_(file), options_(options) {
     shown_ = options.heap != 0 ? options.heap : choose_heap(file);
-    heaps_.resize(std::max<std::size_t>(shown_ + 1, std::min<std::size_t>(file.dictionary().heaps.size(), Block::max_heap + 1)));
+    heaps_.resize(
+        std::max<std::size_t>(shown_ + 1, std::min<std::size_t>(file.dictionary().heaps.size(), Block::max_heap + 1)));
   }
 
   Result<PhysicalLedger> run();
 
  private:
-  Error refuse(std::string what, std::string hint) const { return {ErrorKind::unreadable, file_.path(), std::nullopt, std::move(what), std::move(hint)}; }
+  Error refuse(std::string what, std::string hint) const {
+    return {ErrorKind::unreadable, file_.path(), std::nullopt, std::move(what), std::move(hint)};
+  }
   bool sweep_chunk(const trace::Columns& columns);
   void sweep(const trace::Columns& columns, std::uint32_t begin, std::uint32_t end);
   void totals(HeapState& heap, const trace::Columns& columns, std::uint64_t event);
@@ -106,10 +110,11 @@ void finish(Counter& counter, const Meter& meter, bool known) {
 Result<PhysicalLedger> Sweep::run() {
   const auto& chunks = file_.chunks();
   if (!chunks.empty() && chunks.back().first_event + chunks.back().events > Block::none - 1)
-    return refuse("the trace has more than 4,294,967,294 events", "cut it into parts; this version analyses that many at once");
-  constexpr trace::ColumnMask wanted = trace::column::kind | trace::column::phase | trace::column::heap | trace::column::size |
-                                       trace::column::age | trace::column::total | trace::column::reserved | trace::column::name |
-                                       trace::column::number;
+    return refuse("the trace has more than 4,294,967,294 events",
+                  "cut it into parts; this version analyses that many at once");
+  constexpr trace::ColumnMask wanted = trace::column::kind | trace::column::phase | trace::column::heap |
+                                       trace::column::size | trace::column::age | trace::column::total |
+                                       trace::column::reserved | trace::column::name | trace::column::number;
   trace::Columns columns;
   std::uint64_t next_event = 0;
   for (std::size_t index = 0; index < chunks.size(); ++index) {
@@ -231,7 +236,8 @@ void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t
   } else if (error != heap.out.baseline_bytes) {
     ++heap.out.mismatched_events;
     const auto id = static_cast<std::uint32_t>(&heap - heaps_.data());
-    if (out_.mismatches.size() < PhysicalLedger::max_mismatches) out_.mismatches.push_back({event, id, error, heap.out.baseline_bytes});
+    if (out_.mismatches.size() < PhysicalLedger::max_mismatches)
+      out_.mismatches.push_back({event, id, error, heap.out.baseline_bytes});
   }
   if (heap.reserved.now == 0) return;  // PyTorch's CPU allocator states 0: it does not know
   heap.has_reserved = true;
@@ -268,7 +274,9 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       state.segments.raise(event);
       break;
     }
-    case Kind::counter: sample(columns.number[here.number], columns.heap[here.heap], columns.name[here.name], event); break;
+    case Kind::counter:
+      sample(columns.number[here.number], columns.heap[here.heap], columns.name[here.name], event);
+      break;
     case Kind::step_begin:
     case Kind::step_end:
     case Kind::backward_begin: mark(kind, columns.number[here.number], event); break;
@@ -281,7 +289,8 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       out_.releases += kind == Kind::value_release || kind == Kind::value_drop;
       break;
   }
-  // An event that shows the allocator's counters without moving a block (out of memory, a segment) is checked like the others.
+  // An event that shows the allocator's counters without moving a block (out of memory, a segment) is checked like the
+  // others.
   if ((mask & trace::column::total) == 0) return;
   at_.total = here.total;
   if ((mask & trace::column::heap) != 0)
@@ -332,8 +341,9 @@ void Sweep::close_range() {
   in_range_ = false;
   after_range_ = true;
   for (HeapState& heap : heaps_) {
-    const std::pair<Meter*, Counter*> pairs[] = {
-        {&heap.allocated, &heap.out.allocated}, {&heap.reserved, &heap.out.reserved}, {&heap.segments, &heap.out.segments}};
+    const std::pair<Meter*, Counter*> pairs[] = {{&heap.allocated, &heap.out.allocated},
+                                                 {&heap.reserved, &heap.out.reserved},
+                                                 {&heap.segments, &heap.out.segments}};
     for (const auto& [meter, counter] : pairs) {
       if (meter->event == no_event) continue;
       counter->peak = static_cast<std::uint64_t>(std::max<std::int64_t>(meter->gate, 0));
@@ -355,7 +365,8 @@ void Sweep::check_stated_sums(const trace::ChunkInfo& chunk) {
 }
 
 void Sweep::sample(std::int64_t number, std::uint32_t heap, std::uint32_t name, std::uint64_t event) {
-  auto found = std::find_if(out_.counters.begin(), out_.counters.end(), [&](const SampledCounter& c) { return c.heap == heap && c.name == name; });
+  auto found = std::find_if(out_.counters.begin(), out_.counters.end(),
+                            [&](const SampledCounter& c) { return c.heap == heap && c.name == name; });
   if (found == out_.counters.end()) {
     if (out_.counters.size() >= 256) return;  // named counters are few; a trace that has more is not a recorder's
     found = out_.counters.insert(found, SampledCounter{heap, name});
@@ -370,55 +381,8 @@ void Sweep::sample(std::int64_t number, std::uint32_t heap, std::uint32_t name, 
 
 }  // namespace
 
-const PhaseFigures& Step::peak() const {
-  return *std::max_element(phases.begin(), phases.end(), [](const PhaseFigures& a, const PhaseFigures& b) {
-    return a.peak_bytes != b.peak_bytes ? a.peak_bytes < b.peak_bytes : a.peak_event > b.peak_event;
-  });
+Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options) {
+  return Sweep(file, options).run();
 }
-
-std::uint64_t PhysicalLedger::mismatched_events() const {
-  std::uint64_t sum = 0;
-  for (const HeapLedger& heap : heaps) sum += heap.mismatched_events;
-  return sum;
-}
-
-std::uint64_t PhysicalLedger::open_blocks() const {
-  std::uint64_t sum = 0;
-  for (const HeapLedger& heap : heaps) sum += heap.live_blocks;
-  return sum;
-}
-
-std::uint32_t choose_heap(const trace::TraceFile& file) {
-  if (file.chunks().empty()) return 0;
-  const trace::Dictionary& names = file.dictionary();
-  const auto rank = [&](const trace::HeapTotal& total) {
-    const std::string_view name = total.heap < names.heaps.size() ? names.string(names.heaps[total.heap].name) : std::string_view();
-    const int kind = name.substr(0, 4) == "cuda" ? 2 : name == "cpu" ? 1 : 0;
-    return std::pair(total.peak_bytes == 0 ? -1 : kind, total.peak_bytes);
-  };
-  std::uint32_t best = 0;
-  std::pair<int, std::uint64_t> best_rank(-2, 0);
-  for (const trace::HeapTotal& total : file.chunks().back().totals) {
-    if (total.heap > Block::max_heap || rank(total) <= best_rank) continue;
-    best = total.heap;
-    best_rank = rank(total);
-  }
-  return best;
-}
-
-Result<std::uint32_t> find_heap(const trace::TraceFile& file, std::string_view name) {
-  const trace::Dictionary& names = file.dictionary();
-  std::string known;
-  for (std::uint32_t id = 1; id < names.heaps.size(); ++id) {
-    const std::string_view heap = names.string(names.heaps[id].name);
-    if (heap == name) return id;
-    known += (known.empty() ? "" : ", ") + std::string(heap);
-  }
-  Error error{ErrorKind::usage, file.path(), std::nullopt, "the trace has no heap \"" + std::string(name) + "\"", ""};
-  error.hint = known.empty() ? "it has no heap at all" : "its heaps are " + known;
-  return error;
-}
-
-Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options) { return Sweep(file, options).run(); }
 
 }  // namespace liveset::ledger

@@ -1,8 +1,8 @@
 // The physical ledger: which bytes each heap held after every event, rebuilt from a trace in one pass.
 //
-// All figures are running sums of the blocks that the trace shows. What the allocator had out before the recording began is
-// each heap's `baseline_bytes` and no part of them. Peaks are exact: the first event of the range after which the counter
-// had its highest value.
+// All figures are running sums of the blocks that the trace shows. What the allocator had out before the recording
+// began is each heap's `baseline_bytes` and no part of them. Peaks are exact: the first event of the range after which
+// the counter had its highest value.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,7 +19,6 @@
 namespace liveset::ledger {
 
 using Progress = std::function<void(std::size_t done, std::size_t all)>;  // called once a chunk
-
 
 struct Counter {
   std::uint64_t peak = 0, peak_event = no_event, final = 0;
@@ -64,7 +63,7 @@ struct Step {
 
 struct Backward {
   std::uint64_t event = 0;
-  std::int64_t nodes = 0;      // graph nodes walked
+  std::int64_t nodes = 0;  // graph nodes walked
   std::uint64_t live_bytes = 0;
   std::size_t step = no_event;  // index into steps; no_event before the first
 };
@@ -81,7 +80,7 @@ struct PhysicalLedger {
 
   std::uint64_t events = 0;
   BlockTable blocks;
-  std::vector<HeapLedger> heaps;           // by heap id
+  std::vector<HeapLedger> heaps;  // by heap id
   std::vector<SampledCounter> counters;
   std::uint32_t shown_heap = 0;            // whose steps and phases follow; 0: the trace has no block
   Phases phases;                           // of the range, in and outside steps
@@ -107,8 +106,8 @@ struct PhysicalOptions {
   Progress progress;
 };
 
-// The heap that people ask about first: of the CUDA heaps the one with the largest peak, else "cpu", else the one with the
-// largest peak. 0 when the trace has no heap. Reads only the index.
+// The heap that people ask about first: of the CUDA heaps the one with the largest peak, else "cpu", else the one with
+// the largest peak. 0 when the trace has no heap. Reads only the index.
 std::uint32_t choose_heap(const trace::TraceFile& file);
 // By its name as in the dictionary ("cuda:0"). Usage error naming the ones there are.
 Result<std::uint32_t> find_heap(const trace::TraceFile& file, std::string_view name);

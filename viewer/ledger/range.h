@@ -1,7 +1,8 @@
 // The part of a trace that a command looks at: `--range step:A..B | TIME..TIME | event:A..B`.
 //
-// Steps are inclusive (step:3..5 is three steps), events and times half-open (event:0..10 is ten events). Either end may be
-// left out; `step:3` and `event:3` name one. Times carry a unit: ns, us, ms or s (1.5s..2s), counted from the trace's start.
+// Steps are inclusive (step:3..5 is three steps), events and times half-open (event:0..10 is ten events). Either end
+// may be left out; `step:3` and `event:3` name one. Times carry a unit: ns, us, ms or s (1.5s..2s), counted from the
+// trace's start.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -34,7 +35,8 @@ struct RangeSpec {
 // Errors are of kind usage. An empty text is the whole trace.
 Result<RangeSpec> parse_range(std::string_view text);
 
-// Finds the events of a range. A step range reads the trace's step marks. Usage errors: no such step, nothing in the range.
+// Finds the events of a range. A step range reads the trace's step marks. Usage errors: no such step, nothing in the
+// range.
 Result<Range> resolve_range(const trace::TraceFile& file, const RangeSpec& spec);
 Result<Range> resolve_range(const trace::TraceFile& file, std::string_view text);
 

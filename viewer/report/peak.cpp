@@ -11,7 +11,8 @@ using nlohmann::ordered_json;
 
 // Name of the innermost scope of kind op.
 std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
-  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
+  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256;
+       ++depth, scope = names.scopes[scope].parent) {
     if (names.scopes[scope].kind == trace::ScopeKind::op) return std::string(names.string(names.scopes[scope].name));
   }
   return "";
@@ -21,7 +22,8 @@ std::string group_of(const LiveBlock& block, GroupBy by) {
   switch (by) {
     case GroupBy::memory_class: return std::string(trace::class_name(block.memory_class));
     // Parameters and what the optimizer keeps are made in no module: their class says more than "none".
-    case GroupBy::module: return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
+    case GroupBy::module:
+      return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
     case GroupBy::op: return block.op.empty() ? "(no op)" : block.op;
     case GroupBy::phase: return std::string(trace::phase_name(block.detail.phase));
     case GroupBy::step: return block.detail.step ? "step " + std::to_string(*block.detail.step) : "(no step)";
@@ -36,7 +38,8 @@ const char* by_name(GroupBy by) {
 }
 
 std::string name_of(const trace::Dictionary& names, const ledger::BlockName& name) {
-  const std::uint32_t id = name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
+  const std::uint32_t id =
+      name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
   return std::string(names.string(id));
 }
 
@@ -55,7 +58,8 @@ class ScopeNames {
   std::map<std::uint32_t, std::pair<std::string, std::string>> known_;
 };
 
-Result<std::vector<LiveBlock>> live_set(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution, std::uint64_t event) {
+Result<std::vector<LiveBlock>> live_set(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
+                                        const ledger::Attribution& attribution, std::uint64_t event) {
   const std::vector<std::uint32_t> ordinals = ledger::live_blocks(ledger, ledger.shown_heap, event);
   Result<std::vector<ledger::BlockDetail>> details = ledger::describe_blocks(file, ledger, ordinals);
   if (!details) return details.take_error();
@@ -102,7 +106,8 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
   if (!ledger) return ledger.take_error();
 
-  // The moment comes first, so that the second pass keeps the names of what lives then; its classes only after that pass.
+  // The moment comes first, so that the second pass keeps the names of what lives then; its classes only after that
+  // pass.
   const bool is_peak = options.at == ledger::no_event;
   const auto look = [&](bool python) {
     return is_peak ? peak_of(file, *ledger, options.counter, python) : moment_at(file, *ledger, options.at, python);
@@ -122,12 +127,15 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   report.is_peak = is_peak;
   report.by = options.by;
   report.groups = group(*blocks, options.by);
-  std::stable_sort(blocks->begin(), blocks->end(), [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
+  std::stable_sort(blocks->begin(), blocks->end(),
+                   [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
   if (blocks->size() > options.top) blocks->resize(options.top);
   report.largest = std::move(*blocks);
   if (file.health().truncated) report.warnings.push_back("the file is incomplete: " + file.health().note);
-  if (file.health().lost_events != 0) report.warnings.push_back(format_count(file.health().lost_events) + " events were lost while recording");
-  if (ledger->sums_off_after_holes != 0) report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
+  if (file.health().lost_events != 0)
+    report.warnings.push_back(format_count(file.health().lost_events) + " events were lost while recording");
+  if (ledger->sums_off_after_holes != 0)
+    report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
   return report;
 }
 
@@ -136,7 +144,8 @@ ordered_json peak_report_json(const PeakReport& report) {
   json.update(peak_json(report.peak));
   json["by"] = by_name(report.by);
   json["groups"] = ordered_json::array();
-  for (const Group& group : report.groups) json["groups"].push_back({{"name", group.name}, {"bytes", group.bytes}, {"blocks", group.blocks}});
+  for (const Group& group : report.groups)
+    json["groups"].push_back({{"name", group.name}, {"bytes", group.bytes}, {"blocks", group.blocks}});
   json["largest"] = ordered_json::array();
   for (const LiveBlock& block : report.largest) {
     const ledger::BlockDetail& detail = block.detail;
@@ -161,10 +170,12 @@ namespace {
 
 Table groups_table(const PeakReport& report, TableFormat format, const Style& style, std::size_t top) {
   Table table({{"bytes", true}, {"", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
-  if (format == TableFormat::csv) table = Table({{"bytes", true}, {"percent", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
+  if (format == TableFormat::csv)
+    table = Table({{"bytes", true}, {"percent", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
   for (std::size_t i = 0; i < std::min(top, report.groups.size()); ++i) {
     const Group& group = report.groups[i];
-    table.row({Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes), Cell::count(group.blocks), Cell::words(group.name)});
+    table.row({Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes),
+               Cell::count(group.blocks), Cell::words(group.name)});
   }
   return table;
 }
@@ -182,8 +193,9 @@ std::string where(const LiveBlock& block) {
 Table largest_table(const PeakReport& report, TableFormat format, const Style& style) {
   Table table({{"bytes", true}, {"class"}, {"born", true}, {"in"}, {"module <- named by"}}, format, style);
   for (const LiveBlock& block : report.largest)
-    table.row({Cell::bytes(block.detail.bytes), Cell::words(trace::class_name(block.memory_class)), Cell::words(std::to_string(block.detail.birth)),
-               Cell::words(trace::phase_name(block.detail.phase)), Cell::words(where(block))});
+    table.row({Cell::bytes(block.detail.bytes), Cell::words(trace::class_name(block.memory_class)),
+               Cell::words(std::to_string(block.detail.birth)), Cell::words(trace::phase_name(block.detail.phase)),
+               Cell::words(where(block))});
   return table;
 }
 
@@ -195,18 +207,25 @@ std::string peak_text(const PeakReport& report, std::size_t top, const Style& st
   text += "      " + format_count(report.peak.blocks) + " blocks are live then\n\n";
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();
   const std::size_t shown = std::min(std::max<std::size_t>(top, 10), report.groups.size());
-  if (shown < report.groups.size()) text += "  (" + format_count(report.groups.size() - shown) + " more groups; --top shows more)\n";
+  if (shown < report.groups.size())
+    text += "  (" + format_count(report.groups.size() - shown) + " more groups; --top shows more)\n";
   if (report.peak.allocated_bytes < report.peak.bytes)
-    text += "  (" + format_bytes(report.peak.bytes - report.peak.allocated_bytes, style.exact_bytes) + " in no block: kept by the allocator for later)\n";
-  if (!report.largest.empty()) text += "\nThe largest blocks (born: event of the allocation)\n" + largest_table(report, TableFormat::text, style).render();
+    text += "  (" + format_bytes(report.peak.bytes - report.peak.allocated_bytes, style.exact_bytes) +
+            " in no block: kept by the allocator for later)\n";
+  if (!report.largest.empty())
+    text += "\nThe largest blocks (born: event of the allocation)\n" +
+            largest_table(report, TableFormat::text, style).render();
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";
 }
 
 std::string peak_markdown(const PeakReport& report, const Style& style) {
-  return groups_table(report, TableFormat::md, style, report.groups.size()).render() + "\n" + largest_table(report, TableFormat::md, style).render();
+  return groups_table(report, TableFormat::md, style, report.groups.size()).render() + "\n" +
+         largest_table(report, TableFormat::md, style).render();
 }
 
-std::string peak_csv(const PeakReport& report) { return groups_table(report, TableFormat::csv, {}, report.groups.size()).render(); }
+std::string peak_csv(const PeakReport& report) {
+  return groups_table(report, TableFormat::csv, {}, report.groups.size()).render();
+}
 
 }  // namespace liveset::report

@@ -18,12 +18,14 @@ struct PhysicalRow {
   std::uint64_t live_blocks = 0, live_bytes = 0;
 };
 
-// Physical events of the shown heap in `range`, in order, while `visit` returns true. `ledger` must have been attributed.
-Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Range& range, bool python,
-                         const std::function<bool(const PhysicalRow&)>& visit);
+// Physical events of the shown heap in `range`, in order, while `visit` returns true. `ledger` must have been
+// attributed.
+Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Range& range,
+                         bool python, const std::function<bool(const PhysicalRow&)>& visit);
 
 // Every block of any heap that held `address`, in the order of birth, that lived in `range`.
-Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
-                                                           std::uint64_t address, const ledger::Range& range);
+Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file,
+                                                           const ledger::PhysicalLedger& ledger, std::uint64_t address,
+                                                           const ledger::Range& range);
 
 }  // namespace liveset::report

@@ -20,23 +20,29 @@ std::string heap_name(const trace::TraceFile& file, std::uint32_t heap) {
 std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const PhysicalLedger& ledger) {
   std::vector<CounterFigure> figures;
   const auto add = [&](std::uint32_t heap, const char* name, const ledger::Counter& counter) {
-    if (counter.known) figures.push_back({heap_name(file, heap), name, counter.peak, counter.final, counter.peak_event, counter.sampled});
+    if (counter.known)
+      figures.push_back(
+          {heap_name(file, heap), name, counter.peak, counter.final, counter.peak_event, counter.sampled});
   };
   for (const ledger::HeapLedger& heap : ledger.heaps) {
     add(heap.heap, "allocated", heap.allocated);
     add(heap.heap, "reserved", heap.reserved);
     add(heap.heap, "segments", heap.segments);
   }
-  const auto unsigned_of = [](std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); };
+  const auto unsigned_of = [](std::int64_t number) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0));
+  };
   for (const ledger::SampledCounter& counter : ledger.counters) {
-    figures.push_back({counter.heap == 0 ? "process" : heap_name(file, counter.heap), std::string(file.dictionary().string(counter.name)),
-                       unsigned_of(counter.peak), unsigned_of(counter.final), counter.peak_event, true});
+    figures.push_back({counter.heap == 0 ? "process" : heap_name(file, counter.heap),
+                       std::string(file.dictionary().string(counter.name)), unsigned_of(counter.peak),
+                       unsigned_of(counter.final), counter.peak_event, true});
   }
   return figures;
 }
 
 // Everything about one moment but its bytes.
-Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event, bool python) {
+Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event,
+                           bool python) {
   Result<ledger::EventStamp> stamp = ledger::describe_event(file, event);
   if (!stamp) return stamp.take_error();
   PeakFigure figure;
@@ -65,20 +71,24 @@ Error no_counter(const trace::TraceFile& file, const PhysicalLedger& ledger, con
   for (const CounterFigure& figure : counters_of(file, ledger)) {
     if (figure.heap == heap_name(file, ledger.shown_heap)) known += (known.empty() ? "" : ", ") + figure.name;
   }
-  return {ErrorKind::usage, file.path(), std::nullopt, "the trace has no counter \"" + counter + "\" of heap " + heap_name(file, ledger.shown_heap),
+  return {ErrorKind::usage, file.path(), std::nullopt,
+          "the trace has no counter \"" + counter + "\" of heap " + heap_name(file, ledger.shown_heap),
           known.empty() ? "it has none" : "it has " + known};
 }
 
-std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Attribution& attribution, const ledger::Range& range) {
+std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Attribution& attribution,
+                                 const ledger::Range& range) {
   std::vector<std::uint64_t> moments;
   for (const ledger::Backward& backward : ledger.backwards) moments.push_back(backward.event);
-  const std::vector<ClassBytes> classes = ledger::class_bytes_at(ledger, ledger.shown_heap, moments, attribution.python);
+  const std::vector<ClassBytes> classes =
+      ledger::class_bytes_at(ledger, ledger.shown_heap, moments, attribution.python);
   std::vector<StepFigure> figures(ledger.steps.size());
   for (std::size_t i = 0; i < figures.size(); ++i) figures[i].step = ledger.steps[i];
   for (std::size_t i = 0; i < ledger.backwards.size(); ++i) {
     const ledger::Backward& backward = ledger.backwards[i];
     if (backward.step < figures.size())
-      figures[backward.step].backwards.push_back({backward.event, backward.live_bytes, backward.nodes, classes[i], attribution.retained[i]});
+      figures[backward.step].backwards.push_back(
+          {backward.event, backward.live_bytes, backward.nodes, classes[i], attribution.retained[i]});
   }
   std::erase_if(figures, [&](const StepFigure& figure) { return !range.contains(figure.step.first_event); });
   return figures;
@@ -86,10 +96,12 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
 
 }  // namespace
 
-Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter, bool python) {
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter,
+                           bool python) {
   const std::string shown = heap_name(file, ledger.shown_heap);
   const std::vector<CounterFigure> counters = counters_of(file, ledger);
-  const auto found = std::find_if(counters.begin(), counters.end(), [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
+  const auto found = std::find_if(counters.begin(), counters.end(),
+                                  [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
   if (found == counters.end() || found->peak_event == ledger::no_event) return no_counter(file, ledger, counter);
   Result<PeakFigure> figure = look_at(file, ledger, found->peak_event, python);
   if (!figure) return figure;
@@ -97,11 +109,13 @@ Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& l
   figure->bytes = found->peak;
   figure->sampled = found->sampled;
   if (figure->bytes > figure->allocated_bytes)
-    figure->classes[static_cast<std::size_t>(trace::MemoryClass::unattributed)] += figure->bytes - figure->allocated_bytes;
+    figure->classes[static_cast<std::size_t>(trace::MemoryClass::unattributed)] +=
+        figure->bytes - figure->allocated_bytes;
   return figure;
 }
 
-Result<PeakFigure> moment_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event, bool python) {
+Result<PeakFigure> moment_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event,
+                             bool python) {
   Result<PeakFigure> figure = look_at(file, ledger, event, python);
   if (figure) figure->bytes = figure->allocated_bytes;
   return figure;
@@ -118,17 +132,21 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   }
   Result<PhysicalLedger> ledger = ledger::build_physical(file, physical);
   if (!ledger) return ledger.take_error();
-  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, {ledger::no_event, options.progress});
+  Result<ledger::Attribution> attribution =
+      ledger::attribute_blocks(file, *ledger, {ledger::no_event, options.progress});
   if (!attribution) return attribution.take_error();
 
   Summary summary;
   summary.file = file.path();
   summary.file_bytes = file.file_bytes();
   summary.events = file.events();
-  summary.allocations = std::accumulate(ledger->heaps.begin(), ledger->heaps.end(), std::uint64_t{0}, [](std::uint64_t sum, const ledger::HeapLedger& heap) { return sum + heap.allocations; });
+  summary.allocations =
+      std::accumulate(ledger->heaps.begin(), ledger->heaps.end(), std::uint64_t{0},
+                      [](std::uint64_t sum, const ledger::HeapLedger& heap) { return sum + heap.allocations; });
   summary.end_time_ns = file.end_time_ns();
   summary.process = file.header().process;
-  summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1), file.dictionary().sources.end());
+  summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1),
+                         file.dictionary().sources.end());
   summary.range = options.range;
   summary.counters = counters_of(file, *ledger);
   summary.phases = ledger->phases;

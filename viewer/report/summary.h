@@ -1,4 +1,5 @@
-// What `liveset summary` says, as plain data: built once, formatted as text, JSON, Markdown or CSV. One number everywhere.
+// What `liveset summary` says, as plain data: built once, formatted as text, JSON, Markdown or CSV. One number
+// everywhere.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
@@ -26,9 +27,10 @@ struct PeakFigure {
   bool sampled = false;
   std::optional<std::int64_t> step;
   trace::Phase phase = trace::Phase::other;
-  std::uint64_t allocated_bytes = 0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
-  // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below `allocated`
-  // (requested), the classes sum to allocated_bytes instead.
+  std::uint64_t allocated_bytes =
+      0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
+  // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below
+  // `allocated` (requested), the classes sum to allocated_bytes instead.
   ledger::ClassBytes classes{};
   std::uint64_t blocks = 0;
   std::uint64_t unnamed_blocks = 0, unnamed_bytes = 0;  // no value and no storage statement names them
@@ -57,19 +59,20 @@ struct Summary {
   std::optional<PeakFigure> peak;
   std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
   ledger::Phases phases;
-  std::vector<StepFigure> steps;     // that begin in the range
+  std::vector<StepFigure> steps;  // that begin in the range
   ledger::Attribution attribution;
   // Health.
   trace::Health health;
-  std::uint64_t unmatched_frees = 0, conservation_mismatches = 0, checked_events = 0, open_blocks = 0, holes = 0, sums_off = 0;
+  std::uint64_t unmatched_frees = 0, conservation_mismatches = 0, checked_events = 0, open_blocks = 0, holes = 0,
+                sums_off = 0;
   std::uint64_t reserved_below_total = 0, segments_not_reserved = 0, dropped_marks = 0;
   std::vector<ledger::Mismatch> mismatches;
   std::vector<std::string> heap_names;  // by id, for the mismatches
 };
 
 struct SummaryOptions {
-  std::string heap;                    // empty: choose
-  std::string counter = "allocated";   // or reserved, segments, or one that is sampled
+  std::string heap;                   // empty: choose
+  std::string counter = "allocated";  // or reserved, segments, or one that is sampled
   ledger::Range range;
   ledger::Progress progress;
 };
@@ -78,9 +81,11 @@ struct SummaryOptions {
 Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options);
 
 // The ledger of one counter's peak, for `peak` too. `ledger` must have been attributed.
-Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const std::string& counter, bool python);
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
+                           const std::string& counter, bool python);
 // The live set of the shown heap after `event`, as if it were a peak of `allocated`.
-Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event, bool python);
+Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event,
+                             bool python);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);

@@ -1,4 +1,5 @@
-// The summary for a person whose job ran out of memory: the answer first, then where it comes from, then whether to trust it.
+// The summary for a person whose job ran out of memory: the answer first, then where it comes from, then whether to
+// trust it.
 #include <algorithm>
 
 #include "viewer/report/summary.h"
@@ -8,7 +9,9 @@ namespace {
 
 constexpr std::size_t shown_steps = 10;
 
-std::string bold(const std::string& text, const Style& style) { return style.color ? "\033[1m" + text + "\033[0m" : text; }
+std::string bold(const std::string& text, const Style& style) {
+  return style.color ? "\033[1m" + text + "\033[0m" : text;
+}
 
 std::string join_words(const std::vector<std::string>& words) {
   std::string text;
@@ -18,9 +21,11 @@ std::string join_words(const std::vector<std::string>& words) {
 
 std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = format_count(summary.events) + " events";
-  if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
+  if (!summary.steps.empty())
+    facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
   facts += ", " + format_time(summary.end_time_ns) + ", pid " + std::to_string(summary.process.pid);
-  const std::string command = printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
+  const std::string command =
+      printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
   return printable(summary.file, style) + "  (" + facts + ")\n" + (command.empty() ? "" : "  " + command + "\n");
 }
 
@@ -38,15 +43,24 @@ std::vector<std::size_t> steps_to_show(const Summary& summary) {
   return shown;
 }
 
-Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format, const Style& style) {
-  Table table({{"step", true}, {"peak", true}, {"in phase"}, {"at backward start", true}, {"activations", true}, {"allocations", true}, {"recomputed", true}}, format, style);
+Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format,
+                  const Style& style) {
+  Table table({{"step", true},
+               {"peak", true},
+               {"in phase"},
+               {"at backward start", true},
+               {"activations", true},
+               {"allocations", true},
+               {"recomputed", true}},
+              format, style);
   for (const std::size_t i : shown) {
     const StepFigure& figure = summary.steps[i];
     const ledger::PhaseFigures& peak = figure.step.peak();
     std::uint64_t allocations = 0;
     for (const ledger::PhaseFigures& phase : figure.step.phases) allocations += phase.allocations;
     const auto phase = static_cast<trace::Phase>(&peak - figure.step.phases.data());
-    std::vector<Cell> cells = {Cell::words(std::to_string(figure.step.number)), Cell::bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(peak.peak_bytes, 0))),
+    std::vector<Cell> cells = {Cell::words(std::to_string(figure.step.number)),
+                               Cell::bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(peak.peak_bytes, 0))),
                                Cell::words(trace::phase_name(phase))};
     if (figure.backwards.empty()) {
       cells.push_back(Cell::words("-"));
@@ -66,7 +80,8 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
 Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"heap"}, {"counter"}, {"peak", true}, {"at the end", true}, {""}}, format, style);
   for (const CounterFigure& counter : summary.counters)
-    table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak), Cell::bytes(counter.final), Cell::words(counter.sampled ? "sampled" : "")});
+    table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak),
+               Cell::bytes(counter.final), Cell::words(counter.sampled ? "sampled" : "")});
   return table;
 }
 
@@ -75,7 +90,8 @@ Table phases_table(const Summary& summary, TableFormat format, const Style& styl
   for (int i = 0; i < trace::phase_count; ++i) {
     const ledger::PhaseFigures& phase = summary.phases[static_cast<std::size_t>(i)];
     if (phase.peak_bytes >= 0)
-      table.row({Cell::words(trace::phase_name(static_cast<trace::Phase>(i))), Cell::bytes(static_cast<std::uint64_t>(phase.peak_bytes)), Cell::count(phase.allocations)});
+      table.row({Cell::words(trace::phase_name(static_cast<trace::Phase>(i))),
+                 Cell::bytes(static_cast<std::uint64_t>(phase.peak_bytes)), Cell::count(phase.allocations)});
   }
   return table;
 }
@@ -93,15 +109,20 @@ std::string source_names(const Summary& summary) {
 void reconciliation_lines(const Summary& summary, const Style& style, std::vector<std::string>& lines) {
   const ledger::Attribution& found = summary.attribution;
   if (found.orphans != 0)
-    lines.push_back(counted(found.orphans, "statement names", "statements name") + " a storage that no live block holds (" +
-                    format_bytes(found.orphan_bytes, style.exact_bytes) + ")");
-  // Some nanoseconds between a release and the free are how programs work; a hundredth of the peak over the whole run is not.
-  const double whole = summary.peak ? 1e-9 * static_cast<double>(summary.end_time_ns) * static_cast<double>(summary.peak->bytes) : 0;
+    lines.push_back(counted(found.orphans, "statement names", "statements name") +
+                    " a storage that no live block holds (" + format_bytes(found.orphan_bytes, style.exact_bytes) +
+                    ")");
+  // Some nanoseconds between a release and the free are how programs work; a hundredth of the peak over the whole run
+  // is not.
+  const double whole =
+      summary.peak ? 1e-9 * static_cast<double>(summary.end_time_ns) * static_cast<double>(summary.peak->bytes) : 0;
   if (found.over_retained_byte_seconds > 0.01 * whole)
-    lines.push_back(counted(found.over_retained_blocks, "block", "blocks") + " (" + format_bytes(found.over_retained_bytes, style.exact_bytes) +
+    lines.push_back(counted(found.over_retained_blocks, "block", "blocks") + " (" +
+                    format_bytes(found.over_retained_bytes, style.exact_bytes) +
                     ") freed later than released, the latest by " + format_time(found.longest_delay_ns));
   if (found.freed_before_release != 0)
-    lines.push_back(counted(found.freed_before_release, "block was", "blocks were") + " freed before the value in it was released");
+    lines.push_back(counted(found.freed_before_release, "block was", "blocks were") +
+                    " freed before the value in it was released");
 }
 
 }  // namespace
@@ -110,27 +131,44 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   const trace::Health& health = summary.health;
   std::vector<std::string> lines;
   if (health.truncated || health.damaged_packets != 0)
-    lines.push_back("the file is incomplete: " + (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets") : printable(health.note, style)));
-  if (health.lost_events != 0) lines.push_back(counted(health.lost_events, "event was", "events were") + " lost while recording: sums may be too high or too low");
-  if (summary.sums_off != 0) lines.push_back("events are missing in the file: blocks freed there still count as live afterwards");
-  if (summary.unmatched_frees != 0) lines.push_back(counted(summary.unmatched_frees, "free", "frees") + " of blocks whose allocation was not recorded");
+    lines.push_back("the file is incomplete: " +
+                    (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets")
+                                         : printable(health.note, style)));
+  if (health.lost_events != 0)
+    lines.push_back(counted(health.lost_events, "event was", "events were") +
+                    " lost while recording: sums may be too high or too low");
+  if (summary.sums_off != 0)
+    lines.push_back("events are missing in the file: blocks freed there still count as live afterwards");
+  if (summary.unmatched_frees != 0)
+    lines.push_back(counted(summary.unmatched_frees, "free", "frees") + " of blocks whose allocation was not recorded");
   if (summary.conservation_mismatches != 0) {
-    lines.push_back(counted(summary.conservation_mismatches, "event", "events") + " of " + format_count(summary.checked_events) + " at which the allocator's own total differs from ours, first at event " +
+    lines.push_back(counted(summary.conservation_mismatches, "event", "events") + " of " +
+                    format_count(summary.checked_events) +
+                    " at which the allocator's own total differs from ours, first at event " +
                     std::to_string(summary.mismatches.empty() ? 0 : summary.mismatches.front().event));
   }
-  if (summary.reserved_below_total != 0) lines.push_back(counted(summary.reserved_below_total, "event states", "events state") + " less reserved than allocated");
-  if (summary.segments_not_reserved != 0) lines.push_back(counted(summary.segments_not_reserved, "event", "events") + " at which segments and reserved differ");
-  if (summary.dropped_marks != 0) lines.push_back(counted(summary.dropped_marks, "step or backward is", "steps or backwards are") + " not listed one by one");
+  if (summary.reserved_below_total != 0)
+    lines.push_back(counted(summary.reserved_below_total, "event states", "events state") +
+                    " less reserved than allocated");
+  if (summary.segments_not_reserved != 0)
+    lines.push_back(counted(summary.segments_not_reserved, "event", "events") +
+                    " at which segments and reserved differ");
+  if (summary.dropped_marks != 0)
+    lines.push_back(counted(summary.dropped_marks, "step or backward is", "steps or backwards are") +
+                    " not listed one by one");
   return lines;
 }
 
 std::string peak_headline(const PeakFigure& peak, const Style& style) {
-  std::string text = bold("PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style), style);
+  std::string text = bold("PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " +
+                              printable(peak.counter, style) + " on " + printable(peak.heap, style),
+                          style);
   if (!style.exact_bytes) text += "  (" + format_count(peak.bytes) + " bytes)";
   if (peak.sampled) text += "  sampled";
   text += "\n      ";
   text += peak.step ? "step " + std::to_string(*peak.step) + ", " : "outside any step, ";
-  text += std::string(trace::phase_name(peak.phase)) + ", at " + format_time(peak.time_ns) + " (event " + std::to_string(peak.event) + ")\n";
+  text += std::string(trace::phase_name(peak.phase)) + ", at " + format_time(peak.time_ns) + " (event " +
+          std::to_string(peak.event) + ")\n";
   const std::string& place = peak.module.empty() ? peak.scope : peak.module;
   if (!place.empty()) text += "      in " + printable(place, style, style.columns > 30 ? style.columns - 9 : 21) + "\n";
   return text;
@@ -144,27 +182,33 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const Style& sty
     if (peak.classes[i] != 0) order.emplace_back(peak.classes[i], i);
     sum += peak.classes[i];
   }
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+  std::sort(order.begin(), order.end(),
+            [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
   for (const auto& [bytes, i] : order)
-    table.row({Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes), Cell::percent(bytes, sum)});
+    table.row({Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes),
+               Cell::percent(bytes, sum)});
   return table;
 }
 
 std::string summary_text(const Summary& summary, const Style& style) {
   std::string text = first_line(summary, style) + "\n";
   if (summary.peak) {
-    text += peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
+    text +=
+        peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
     if (summary.peak->allocated_bytes < summary.peak->bytes)
-      text += "  (" + format_bytes(summary.peak->bytes - summary.peak->allocated_bytes, style.exact_bytes) + " of it in no block: kept by the allocator for later)\n";
+      text += "  (" + format_bytes(summary.peak->bytes - summary.peak->allocated_bytes, style.exact_bytes) +
+              " of it in no block: kept by the allocator for later)\n";
     if (summary.baseline_bytes != 0)
-      text += "  (not counted: " + format_bytes(summary.baseline_bytes, style.exact_bytes) + " that were allocated before the recording began)\n";
+      text += "  (not counted: " + format_bytes(summary.baseline_bytes, style.exact_bytes) +
+              " that were allocated before the recording began)\n";
   } else {
     text += "PEAK  none: the trace has no allocation\n";
   }
   if (!summary.steps.empty()) {
     const std::vector<std::size_t> shown = steps_to_show(summary);
     text += "\n" + steps_table(summary, shown, TableFormat::text, style).render();
-    if (shown.size() < summary.steps.size()) text += "  (" + format_count(summary.steps.size() - shown.size()) + " more; --format json lists all)\n";
+    if (shown.size() < summary.steps.size())
+      text += "  (" + format_count(summary.steps.size() - shown.size()) + " more; --format json lists all)\n";
   } else if (summary.peak) {
     text += "\n" + phases_table(summary, TableFormat::text, style).render();
   }
@@ -176,10 +220,13 @@ std::string summary_text(const Summary& summary, const Style& style) {
   text += "\n";
   if (problems == 0) {
     text += "HEALTH  nothing lost";
-    if (summary.checked_events != 0) text += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) + " events that carry it";
+    if (summary.checked_events != 0)
+      text += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) +
+              " events that carry it";
     text += "\n";
   }
-  for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + lines[i] + "\n";
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + lines[i] + "\n";
   text += "        seen by " + printable(source_names(summary), style) + "; `liveset info` says what that cannot see\n";
   if (summary.peak) text += "\nNext: liveset peak " + printable(summary.file, style) + " --by module\n";
   return text;
@@ -189,9 +236,12 @@ std::string summary_markdown(const Summary& summary, const Style& style) {
   std::string text = "# " + printable(summary.file, style) + "\n\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;
-    text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " + printable(peak.heap, style) + ", " +
-            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " + std::string(trace::phase_name(peak.phase)) +
-            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " + std::to_string(peak.event) + "\n\n";
+    text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " +
+            printable(peak.heap, style) + ", " +
+            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " +
+            std::string(trace::phase_name(peak.phase)) +
+            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " +
+            std::to_string(peak.event) + "\n\n";
     text += classes_table(peak, TableFormat::md, style).render() + "\n";
   }
   if (!summary.steps.empty()) {

@@ -15,7 +15,8 @@ std::string fixed(double number, int decimals) {
 
 // Terminal columns: one a code point is right for what names of modules and devices hold.
 std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::string pad(const std::string& text, std::size_t width, bool right) {
@@ -93,7 +94,9 @@ std::string Table::cell_text(const Cell& cell) const {
   if (format_ == TableFormat::csv) {
     switch (cell.kind) {
       case Cell::Kind::text: return quote_csv(cell.text);
-      case Cell::Kind::percent: return cell.whole == 0 ? "" : fixed(100.0 * static_cast<double>(cell.number) / static_cast<double>(cell.whole), 4);
+      case Cell::Kind::percent:
+        return cell.whole == 0 ? ""
+                               : fixed(100.0 * static_cast<double>(cell.number) / static_cast<double>(cell.whole), 4);
       default: return std::to_string(cell.number);
     }
   }
@@ -114,7 +117,8 @@ std::vector<std::size_t> Table::widths(const std::vector<std::vector<std::string
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = std::max(columns_[i].width, width_of(columns_[i].title));
-    for (const auto& row : rows) width = std::max(width, i < row.size() && columns_[i].width == 0 ? width_of(row[i]) : 0);
+    for (const auto& row : rows)
+      width = std::max(width, i < row.size() && columns_[i].width == 0 ? width_of(row[i]) : 0);
     widths.push_back(width);
   }
   return widths;
@@ -133,7 +137,8 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
       const std::size_t before = used - widths[i];
       cell = printable(cell, style_, before + 8 < style_.columns ? style_.columns - before : 8);
     } else {
-      cell = pad(columns_[i].width != 0 ? printable(cell, style_, columns_[i].width) : cell, widths[i], columns_[i].right);
+      cell =
+          pad(columns_[i].width != 0 ? printable(cell, style_, columns_[i].width) : cell, widths[i], columns_[i].right);
     }
     text += "  " + cell;
   }
@@ -143,7 +148,8 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
 
 std::string Table::render_titles() const {
   std::vector<std::string> titles;
-  for (const Column& column : columns_) titles.push_back(format_ == TableFormat::csv ? quote_csv(column.title) : column.title);
+  for (const Column& column : columns_)
+    titles.push_back(format_ == TableFormat::csv ? quote_csv(column.title) : column.title);
   std::string text = line(titles, widths({}));
   if (format_ == TableFormat::md) {
     std::vector<std::string> rule;

@@ -16,13 +16,14 @@ struct Style {
   unsigned columns = 80;
 };
 
-std::string format_bytes(std::uint64_t bytes, bool exact);  // "27.07 MiB", "512 B"; exact: "28,386,344"
-std::string format_count(std::uint64_t count);              // "1,234,567"
-std::string format_time(std::uint64_t ns);                  // "1.234 s", "12.3 ms"
+std::string format_bytes(std::uint64_t bytes, bool exact);            // "27.07 MiB", "512 B"; exact: "28,386,344"
+std::string format_count(std::uint64_t count);                        // "1,234,567"
+std::string format_time(std::uint64_t ns);                            // "1.234 s", "12.3 ms"
 std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
 
-// Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?'; with `ascii`,
-// so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a module path tell most.
+// Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?'; with
+// `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a
+// module path tell most.
 std::string printable(std::string_view text, const Style& style, std::size_t width = std::string::npos);
 
 struct Cell {
@@ -38,15 +39,16 @@ struct Cell {
 
 struct Column {
   std::string title;
-  bool right = false;   // numbers
+  bool right = false;     // numbers
   std::size_t width = 0;  // 0: as wide as its widest cell; fixed widths let rows be printed one by one
 };
 
-// Rows of cells. Text: two spaces indentation and between columns, the last text column cut so that lines keep to the style's
-// width. csv: exact integers, quoted where needed. md: a pipe table.
+// Rows of cells. Text: two spaces indentation and between columns, the last text column cut so that lines keep to the
+// style's width. csv: exact integers, quoted where needed. md: a pipe table.
 class Table {
  public:
-  Table(std::vector<Column> columns, TableFormat format, Style style) : columns_(std::move(columns)), format_(format), style_(style) {}
+  Table(std::vector<Column> columns, TableFormat format, Style style)
+      : columns_(std::move(columns)), format_(format), style_(style) {}
   void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
   // The title line, then all rows.
   std::string render() const;

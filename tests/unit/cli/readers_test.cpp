@@ -16,7 +16,9 @@ using testing::HasSubstr;
 
 Ran run_program(const std::string& arguments) { return test::run_program("liveset " + arguments); }
 
-std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+std::size_t lines(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
 
 const char* const readers[] = {"summary ", "peak ", "ledger --physical ", "ledger --logical ", "ledger --at 0x10 "};
 
@@ -31,7 +33,8 @@ void expect_error(const Ran& ran, int status, const std::string& says) {
 TEST(BadFiles, AreOneLineAndStatusThree) {
   const test::TemporaryFolder folder;
   const std::string missing = folder.file("missing.liveset"), empty = test::written(folder, "empty.liveset", ""),
-                    png = test::written(folder, "picture.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) + std::string(200, 'x'));
+                    png = test::written(folder, "picture.png",
+                                        std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) + std::string(200, 'x'));
   for (const char* reader : readers) {
     expect_error(run_program(reader + missing), 3, missing);
     expect_error(run_program(reader + empty), 3, empty);
@@ -45,12 +48,12 @@ struct Commands : testing::Test {
   Commands() {
     trace.source("python");
     const auto cpu = trace.heap("cpu"), cuda = trace.heap("cuda:0");
-    trace.alloc(cpu, 0x1000, 4096, 4096, 0);     // 0
-    trace.step(0);                               // 1
+    trace.alloc(cpu, 0x1000, 4096, 4096, 0);  // 0
+    trace.step(0);                            // 1
     trace.phase = proto::PHASE_FORWARD;
-    trace.alloc(cuda, 0x1000, 2048, 2048, 8192); // 2
-    trace.alloc(cuda, 0x2000, 1024, 3072, 8192); // 3
-    trace.free(cuda, 0x2000, 2048, 4096);        // 4
+    trace.alloc(cuda, 0x1000, 2048, 2048, 8192);  // 2
+    trace.alloc(cuda, 0x2000, 1024, 3072, 8192);  // 3
+    trace.free(cuda, 0x2000, 2048, 4096);         // 4
     trace.open();
   }
   json run_json(const std::string& arguments) {
@@ -131,12 +134,15 @@ TEST_F(Commands, FormatsKeepTheirShape) {
   EXPECT_THAT(run_program("summary --format csv " + trace.path()).out, HasSubstr("peak.bytes,3072\n"));
   EXPECT_THAT(run_program("summary --format md " + trace.path()).out, HasSubstr("| bytes |"));
   EXPECT_THAT(run_program("summary --units bytes " + trace.path()).out, HasSubstr("PEAK  3,072 allocated"));
-  EXPECT_THAT(run_program("peak --by phase --format csv " + trace.path()).out, HasSubstr("bytes,percent,blocks,phase\n3072,100.0000,2,forward\n"));
-  EXPECT_THAT(run_program("ledger --physical --format csv " + trace.path()).out, HasSubstr("4,free_requested,0x2000,1024,1,2048,forward\n"));
+  EXPECT_THAT(run_program("peak --by phase --format csv " + trace.path()).out,
+              HasSubstr("bytes,percent,blocks,phase\n3072,100.0000,2,forward\n"));
+  EXPECT_THAT(run_program("ledger --physical --format csv " + trace.path()).out,
+              HasSubstr("4,free_requested,0x2000,1024,1,2048,forward\n"));
 }
 
 TEST_F(Commands, WrongUseIsStatusTwo) {
-  for (const char* arguments : {"ledger ", "ledger --logical --physical ", "summary --format xml ", "peak --by colour ", "summary --nonsense "})
+  for (const char* arguments :
+       {"ledger ", "ledger --logical --physical ", "summary --format xml ", "peak --by colour ", "summary --nonsense "})
     EXPECT_EQ(run_program(arguments + trace.path()).status, 2) << arguments;
   EXPECT_EQ(run_program("summary").status, 2);
 }
@@ -149,7 +155,8 @@ TEST_F(Commands, ACutFileIsReadInPart) {
   EXPECT_EQ(ran.status, 0);
   EXPECT_THAT(ran.out, HasSubstr("the file is incomplete"));
   EXPECT_THAT(ran.err, HasSubstr("read in part"));
-  for (const char* reader : readers) EXPECT_EQ(run_program(std::string(reader) + "--strict " + cut).status, 4) << reader;
+  for (const char* reader : readers)
+    EXPECT_EQ(run_program(std::string(reader) + "--strict " + cut).status, 4) << reader;
   EXPECT_EQ(run_program("summary --strict " + trace.path()).status, 0);
 }
 

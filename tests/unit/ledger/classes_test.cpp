@@ -169,19 +169,21 @@ TEST(Classes, ValuesOfAProgramDecideWithoutPython) {
 
 TEST(Classes, OfAMomentSumToTheRunningSum) {
   PythonTrace trace;
-  trace.alloc(trace.cpu, 0x1000, 1);                          // 0 input
-  trace.alloc(trace.cpu, 0x2000, 2);                          // 1 parameter
-  trace.storage(trace.cpu, 0x2000, proto::CLASS_PARAMETER);   // 2
-  trace.step(0);                                              // 3
-  trace.alloc(trace.cpu, 0x3000, 4);                          // 4 activation
-  trace.alloc(trace.cpu, 0x4000, 8);                          // 5 temporary
-  trace.retain(trace.cpu, 0x3000);                            // 6
-  trace.free(trace.cpu, 0x4000);                              // 7
-  trace.free(trace.cpu, 0x3000);                              // 8
+  trace.alloc(trace.cpu, 0x1000, 1);                         // 0 input
+  trace.alloc(trace.cpu, 0x2000, 2);                         // 1 parameter
+  trace.storage(trace.cpu, 0x2000, proto::CLASS_PARAMETER);  // 2
+  trace.step(0);                                             // 3
+  trace.alloc(trace.cpu, 0x3000, 4);                         // 4 activation
+  trace.alloc(trace.cpu, 0x4000, 8);                         // 5 temporary
+  trace.retain(trace.cpu, 0x3000);                           // 6
+  trace.free(trace.cpu, 0x4000);                             // 7
+  trace.free(trace.cpu, 0x3000);                             // 8
   const Built ledger = built(trace);
   const std::vector<std::uint64_t> moments = {0, 4, 5, 7, 8};
   const auto classes = class_bytes_at(ledger.ledger, ledger.ledger.shown_heap, moments, true);
-  const auto of = [&](std::size_t moment, MemoryClass memory_class) { return classes[moment][static_cast<std::size_t>(memory_class)]; };
+  const auto of = [&](std::size_t moment, MemoryClass memory_class) {
+    return classes[moment][static_cast<std::size_t>(memory_class)];
+  };
   const std::uint64_t sums[] = {1, 7, 15, 7, 3};
   for (std::size_t i = 0; i < moments.size(); ++i) {
     std::uint64_t sum = 0;
@@ -275,11 +277,11 @@ TEST(Reconciliation, SeveralValuesInOneBlockShareIt) {
 TEST(Reconciliation, NamesAreKeptForTheMomentThatIsAskedFor) {
   PythonTrace trace;
   const auto slot = trace.string("AddmmBackward0.mat1");
-  trace.alloc(trace.cpu, 0x1000, 10);                                    // 0
-  trace.retain(trace.cpu, 0x1000, proto::CLASS_ACTIVATION, slot);        // 1
-  trace.free(trace.cpu, 0x1000);                                         // 2
-  trace.alloc(trace.cpu, 0x1000, 10);                                    // 3
-  trace.retain(trace.cpu, 0x1000, proto::CLASS_ACTIVATION, slot);        // 4
+  trace.alloc(trace.cpu, 0x1000, 10);                              // 0
+  trace.retain(trace.cpu, 0x1000, proto::CLASS_ACTIVATION, slot);  // 1
+  trace.free(trace.cpu, 0x1000);                                   // 2
+  trace.alloc(trace.cpu, 0x1000, 10);                              // 3
+  trace.retain(trace.cpu, 0x1000, proto::CLASS_ACTIVATION, slot);  // 4
   const Built ledger = built(trace, 1);
   ASSERT_EQ(ledger.found.names.size(), 1U);
   EXPECT_EQ(ledger.found.names.begin()->first, 0U);

@@ -22,7 +22,8 @@ PhysicalLedger built(TinyTrace& trace, const PhysicalOptions& options = {}) {
 
 std::uint64_t live_bytes(const PhysicalLedger& ledger, std::uint64_t event) {
   std::uint64_t sum = 0;
-  for (const std::uint32_t ordinal : live_blocks(ledger, ledger.shown_heap, event)) sum += ledger.blocks.bytes(*ledger.blocks.find(ordinal));
+  for (const std::uint32_t ordinal : live_blocks(ledger, ledger.shown_heap, event))
+    sum += ledger.blocks.bytes(*ledger.blocks.find(ordinal));
   return sum;
 }
 
@@ -72,12 +73,14 @@ TEST(Peak, LiveSetIsWhatLivesAfterTheEvent) {
   EXPECT_THAT(live_blocks(ledger, heap, 4), ElementsAre(1, 2, 3));
   EXPECT_THAT(live_blocks(ledger, heap, 5), ElementsAre(1, 3));
   const std::vector<std::uint64_t> expected = {10, 30, 60, 50, 70, 40};
-  for (std::uint64_t event = 0; event < expected.size(); ++event) EXPECT_EQ(live_bytes(ledger, event), expected[event]) << event;
+  for (std::uint64_t event = 0; event < expected.size(); ++event)
+    EXPECT_EQ(live_bytes(ledger, event), expected[event]) << event;
 }
 
 TEST(Peak, HeapsAreSeparateAndTheFullestDeviceIsShown) {
   TinyTrace trace;
-  const auto cpu = trace.heap("cpu"), small = trace.heap("cuda:0"), large = trace.heap("cuda:1"), unused = trace.heap("cuda:2");
+  const auto cpu = trace.heap("cpu"), small = trace.heap("cuda:0"), large = trace.heap("cuda:1"),
+             unused = trace.heap("cuda:2");
   trace.alloc(cpu, 0x1000, 1000);
   trace.alloc(small, 0x1000, 10);
   trace.alloc(large, 0x1000, 20);
@@ -162,20 +165,20 @@ TEST(PeakInRange, TheLevelAtItsBeginCounts) {
 TEST(Steps, EachHasItsPeakAndThoseOfItsPhases) {
   TinyTrace trace;
   const auto heap = trace.heap("cpu");
-  trace.alloc(heap, 0x1, 5);                          // 0: outside any step
-  trace.step(7);                                      // 1: other, 5 live
+  trace.alloc(heap, 0x1, 5);  // 0: outside any step
+  trace.step(7);              // 1: other, 5 live
   trace.phase = proto::PHASE_FORWARD;
-  trace.alloc(heap, 0x1000, 100);                     // 2: 105
-  trace.alloc(heap, 0x2000, 20);                      // 3: 125
-  trace.free(heap, 0x2000);                           // 4: 105
+  trace.alloc(heap, 0x1000, 100);  // 2: 105
+  trace.alloc(heap, 0x2000, 20);   // 3: 125
+  trace.free(heap, 0x2000);        // 4: 105
   trace.phase = proto::PHASE_BACKWARD;
-  trace.backward(12);                                 // 5: 105
+  trace.backward(12);  // 5: 105
   trace.phase = proto::PHASE_RECOMPUTE;
-  trace.alloc(heap, 0x3000, 90);                      // 6: 195
+  trace.alloc(heap, 0x3000, 90);  // 6: 195
   trace.phase = proto::PHASE_BACKWARD;
-  trace.free(heap, 0x1000);                           // 7: 95
-  trace.step(8);                                      // 8: 95
-  trace.free(heap, 0x3000);                           // 9: 5
+  trace.free(heap, 0x1000);  // 7: 95
+  trace.step(8);             // 8: 95
+  trace.free(heap, 0x3000);  // 9: 5
   const PhysicalLedger ledger = built(trace);
   ASSERT_EQ(ledger.steps.size(), 2U);
   const Step& step = ledger.steps[0];
@@ -190,7 +193,7 @@ TEST(Steps, EachHasItsPeakAndThoseOfItsPhases) {
   EXPECT_EQ(step.phases[3].peak_bytes, 105);
   EXPECT_EQ(step.phases[4].peak_bytes, 195);
   EXPECT_EQ(step.phases[4].allocations, 1U);
-  EXPECT_EQ(step.phases[5].peak_bytes, -1);  // no optimizer
+  EXPECT_EQ(step.phases[5].peak_bytes, -1);          // no optimizer
   EXPECT_EQ(ledger.steps[1].peak().peak_bytes, 95);  // the level it begins at
   EXPECT_EQ(ledger.steps[1].end_event, 10U);
   ASSERT_EQ(ledger.backwards.size(), 1U);
@@ -301,10 +304,10 @@ TEST(Holes, AreCountedAndSaid) {
   constexpr std::uint64_t chunk = 65536;
   trace.alloc(heap, 0x10, 1000);
   while (trace.mark(proto::EVENT_MICROBATCH_BEGIN) + 1 < chunk) continue;
-  trace.free(heap, 0x10);          // in the middle chunk, like the next block
+  trace.free(heap, 0x10);  // in the middle chunk, like the next block
   trace.alloc(heap, 0x20, 7);
   while (trace.mark(proto::EVENT_MICROBATCH_BEGIN) + 1 < 2 * chunk) continue;
-  trace.free(heap, 0x20);          // of a block in the hole
+  trace.free(heap, 0x20);  // of a block in the hole
   trace.alloc(heap, 0x30, 50);
   std::string bytes;
   std::uint64_t damaged = 0;

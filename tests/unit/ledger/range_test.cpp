@@ -33,7 +33,8 @@ TEST(RangeText, HasThreeForms) {
 }
 
 TEST(RangeText, TimesAreExact) {
-  const auto range = parse_range("8640000.123456789s..9000000.0000000014s");  // 100 days; digits below a nanosecond are cut
+  const auto range =
+      parse_range("8640000.123456789s..9000000.0000000014s");  // 100 days; digits below a nanosecond are cut
   ASSERT_TRUE(range);
   EXPECT_EQ(range->from, 8'640'000'123'456'789);
   EXPECT_EQ(range->to, 9'000'000'000'000'001);
@@ -49,7 +50,8 @@ TEST(RangeText, OneStepOneEventAndOpenEnds) {
 }
 
 TEST(RangeText, MistakesAreSaid) {
-  for (const char* text : {"3", "1s", "step:", "step:a..b", "step:1...2", "event:1,2", "1..2", "1m..2m", "1.2.3s..4s", "s..1s", "steps:1..2", "event:5..5", "step:4..3", "2s..1s"})
+  for (const char* text : {"3", "1s", "step:", "step:a..b", "step:1...2", "event:1,2", "1..2", "1m..2m", "1.2.3s..4s",
+                           "s..1s", "steps:1..2", "event:5..5", "step:4..3", "2s..1s"})
     EXPECT_NE(problem(text), "") << text;
 }
 
@@ -85,7 +87,7 @@ TEST_F(ThreeSteps, StepsAreInclusiveAndEndWhereTheNextBegins) {
 
 TEST_F(ThreeSteps, EventsAndTimesAreHalfOpen) {
   EXPECT_EQ(events("event:2..4"), Events(2, 4));
-  EXPECT_EQ(events("2us..4us"), Events(2, 4));       // an event a microsecond
+  EXPECT_EQ(events("2us..4us"), Events(2, 4));  // an event a microsecond
   EXPECT_EQ(events("1001ns..4001ns"), Events(2, 5));
   EXPECT_EQ(events("0..100s"), Events(0, 7));
   EXPECT_EQ(events(""), Events(0, Range::open_end));
@@ -105,9 +107,9 @@ TEST_F(ThreeSteps, WhatIsNotThereIsAUsageErrorThatSaysWhatIs) {
 TEST(StepRange, AnEndedStepEndsThere) {
   TinyTrace trace;
   const auto heap = trace.heap("cpu");
-  trace.step(5);                            // 0
-  trace.mark(proto::EVENT_STEP_END, 5);     // 1
-  trace.alloc(heap, 0x1000, 1);             // 2
+  trace.step(5);                         // 0
+  trace.mark(proto::EVENT_STEP_END, 5);  // 1
+  trace.alloc(heap, 0x1000, 1);          // 2
   const trace::TraceFile file = trace.open();
   const Result<Range> range = resolve_range(file, "step:5");
   ASSERT_TRUE(range);

@@ -33,7 +33,8 @@ TEST(Printable, CutsTheMiddle) {
   EXPECT_EQ(printable("transformer.h.31.attn", {}, 13), "trans....attn");
   EXPECT_LE(printable("transformer.h.31.attn", {}, 13).size(), 13U);
   EXPECT_EQ(printable("short", {}, 13), "short");
-  EXPECT_EQ(printable("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", {}, 8), "\xc3\xa9\xc3\xa9...\xc3\xa9\xc3\xa9\xc3\xa9");
+  EXPECT_EQ(printable("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", {}, 8),
+            "\xc3\xa9\xc3\xa9...\xc3\xa9\xc3\xa9\xc3\xa9");
 }
 
 Table sample(TableFormat format, Style style = {}) {
@@ -72,7 +73,8 @@ TEST(Tables, KeepToTheWidth) {
   table.row({Cell::bytes(1), Cell::words(std::string(100, 'x'))});
   const std::string text = table.render();
   std::size_t longest = 0, begin = 0;
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) longest = std::max(longest, end - begin);
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    longest = std::max(longest, end - begin);
   EXPECT_EQ(longest, 40U);
 }
 
