@@ -44,7 +44,7 @@ struct Rings {
 constinit Rings rings;
 
 // Stands for the calling thread while it has no ring: calls from inside are then seen as such.
-constinit Thread nobody;
+constinit Thread nobody{.inside = true};
 
 std::uint32_t own_tid() { return static_cast<std::uint32_t>(syscall(SYS_gettid)); }
 
@@ -170,7 +170,6 @@ Thread* attach_thread(bool for_event) {
     return nullptr;
   }
   const int error = errno;
-  nobody.inside = true;
   this_thread = &nobody;
   Thread* thread = nullptr;
   if (process.connect()) {
