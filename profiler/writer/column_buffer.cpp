@@ -5,7 +5,7 @@
 namespace liveset::writer {
 namespace {
 
-constexpr int compression_level = 1;       // 3 saves 1 % of the bytes for twice the time
+constexpr int compression_level = 1;           // 3 saves 1 % of the bytes for twice the time
 constexpr std::size_t worth_compressing = 48;  // bytes; below, a zstd frame is mostly its own header
 
 }  // namespace
@@ -30,7 +30,8 @@ void ColumnBuffer::encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compress
       std::size_t packed = bytes();
       if (bytes() >= worth_compressing) {
         scratch.resize(std::max(scratch.size(), ZSTD_compressBound(bytes())));
-        packed = ZSTD_compressCCtx(compressor, scratch.data(), scratch.size(), buffer_.data(), bytes(), compression_level);
+        packed =
+            ZSTD_compressCCtx(compressor, scratch.data(), scratch.size(), buffer_.data(), bytes(), compression_level);
       }
       // Noise gains nothing from a frame around it, and is read faster without.
       if (packed < bytes() - bytes() / 64) {

@@ -37,8 +37,10 @@ class ColumnBuffer {
 
   std::size_t bytes() const { return static_cast<std::size_t>(end_ - buffer_.data()); }
   std::uint32_t entries() const { return entries_; }
-  // Puts the column into `chunk` in its cheapest form (none at all when every entry is zero and `may_omit`), and empties it.
-  void encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch, proto::EventChunk& chunk);
+  // Puts the column into `chunk` in its cheapest form (none at all when every entry is zero and `may_omit`), and
+  // empties it.
+  void encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch,
+              proto::EventChunk& chunk);
 
  private:
   void begin_entry(std::uint64_t value) {
@@ -48,7 +50,8 @@ class ColumnBuffer {
     ++entries_;
   }
   void make_room() {
-    if (limit_ - end_ < proto::max_varint_bytes) [[unlikely]] grow();
+    if (limit_ - end_ < proto::max_varint_bytes) [[unlikely]]
+      grow();
   }
   void grow();
 

@@ -21,14 +21,16 @@ class LiveHeap {
     const auto found = blocks_.find(address);
     return found == blocks_.end() ? nullptr : &found->second;
   }
-  void allocate(std::uint64_t address, LiveBlock block, std::uint64_t event) {
-    blocks_[address] = block;
+  // False, and nothing changes, when a block is live there already.
+  bool allocate(std::uint64_t address, LiveBlock block, std::uint64_t event) {
+    if (!blocks_.try_emplace(address, block).second) return false;
     seen_ = true;
     live_bytes_ += block.size;
     if (live_bytes_ > peak_bytes_) {
       peak_bytes_ = live_bytes_;
       peak_event_ = event;
     }
+    return true;
   }
   // `completes_later`: FREE_COMPLETED will ask for the block once more.
   bool free(std::uint64_t address, bool completes_later, LiveBlock& block) {

@@ -1,5 +1,5 @@
-// Packets in order into a sink. A packet that finds the disk full waits in memory, with all later ones behind it, and is tried
-// again; the file is a valid prefix at every moment. Room for the footer is kept reserved all the time.
+// Packets in order into a sink. A packet that finds the disk full waits in memory, with all later ones behind it, and
+// is tried again; the file is a valid prefix at every moment. Room for the footer is kept reserved all the time.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -18,7 +18,8 @@ class PacketFile {
 
   explicit PacketFile(std::unique_ptr<Sink> sink) : sink_(std::move(sink)) {}
 
-  // `body` is the encoded message of Packet's field `field`. `keep_free` bytes beyond the packet must stay free for the end of the file.
+  // `body` is the encoded message of Packet's field `field`. `keep_free` bytes beyond the packet must stay free for the
+  // end of the file.
   void put(std::uint32_t field, const std::string& body, std::uint64_t keep_free, Written written);
   // Tries what waits. True when nothing waits any more.
   bool write_waiting();

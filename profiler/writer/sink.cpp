@@ -18,8 +18,7 @@ class FileSink final : public Sink {
   bool append(std::string_view bytes) override {
     std::size_t done = 0;
     while (done < bytes.size()) {
-      const ssize_t written =
-          pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(size_ + done));
+      const ssize_t written = pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(size_ + done));
       if (written > 0) {
         done += static_cast<std::size_t>(written);
       } else if (written == 0 || errno != EINTR) {
@@ -32,7 +31,8 @@ class FileSink final : public Sink {
     return true;
   }
 
-  // KEEP_SIZE: the room is taken from the disk, but the file does not grow, so that a reader never sees zeros at its end.
+  // KEEP_SIZE: the room is taken from the disk, but the file does not grow, so that a reader never sees zeros at its
+  // end.
   bool reserve(std::uint64_t bytes) override {
     if (!can_reserve_) return true;
     int result = 0;

@@ -34,7 +34,8 @@ void describe_columns(proto::Header& header) {
     if (group == nullptr) {
       group = header.add_kind_columns();
       for (int id = 1; id < proto::ColumnId_ARRAYSIZE; ++id) {
-        if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0) group->add_column(static_cast<proto::ColumnId>(id));
+        if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0)
+          group->add_column(static_cast<proto::ColumnId>(id));
       }
     }
     group->add_kind(static_cast<proto::EventKind>(kind));
@@ -110,8 +111,8 @@ struct TraceWriter::State {
   std::uint64_t chunk_first_event = 0, chunk_first_allocation = 0;
   proto::Dictionary dictionary;
   std::size_t dictionary_bytes = 0;
-  Position now;       // of everything appended
-  Position written;   // of what is in the file
+  Position now;          // of everything appended
+  Position written;      // of what is in the file
   proto::Footer footer;  // its index and totals, of what is in the file
   std::uint64_t footer_bytes = 0;
   std::uint64_t lost = 0;          // said by the caller
@@ -124,21 +125,15 @@ void TraceWriter::State::append(const Event& event) {
     has_stopped = true;
     ++lost_to_disk;
     // The collector still asks is_live() to order events.
-    if (event.kind == proto::EVENT_ALLOC) heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
+    if (event.kind == proto::EVENT_ALLOC)
+      heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
     LiveBlock block;
     if (event.kind == proto::EVENT_FREE_REQUESTED) heap(event.heap).free(event.address, false, block);
     return;
   }
-  if (event.kind == proto::EVENT_ALLOC && heap(event.heap).find(event.address) != nullptr) {
-    Event implied = event;
-    implied.kind = proto::EVENT_FREE_REQUESTED;
-    implied.has_totals = implied.completes_later = false;
-    append(implied);
-    ++now.implied_frees;
-  }
+  if (event.kind == proto::EVENT_ALLOC) allocate(event);
   now.time_ns = std::max(now.time_ns, event.time_ns);
   ResolvedEvent resolved{event, event.kind, now.time_ns};
-  if (event.kind == proto::EVENT_ALLOC) allocate(event);
   if (event.kind == proto::EVENT_FREE_REQUESTED || event.kind == proto::EVENT_FREE_COMPLETED) {
     if (!resolve_free(event, resolved)) {
       resolved.kind_byte = proto::EVENT_FREE_UNMATCHED;
@@ -152,7 +147,15 @@ void TraceWriter::State::append(const Event& event) {
 }
 
 void TraceWriter::State::allocate(const Event& event) {
-  heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
+  if (!heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events)) {
+    // The free of what lived here was lost: without it the old block would live for ever.
+    Event implied = event;
+    implied.kind = proto::EVENT_FREE_REQUESTED;
+    implied.has_totals = implied.completes_later = false;
+    append(implied);
+    ++now.implied_frees;
+    heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
+  }
   ++now.allocations;
 }
 
@@ -199,12 +202,13 @@ void TraceWriter::State::close_chunk() {
   index.set_first_allocation(message.first_allocation());
   *index.mutable_total() = message.total();
   footer_bytes += index.ByteSizeLong() + 2 * proto::max_varint_bytes;
-  file.put(proto::events_field, message.SerializeAsString(), keep_free(), [this, index, position = now](std::uint64_t offset) {
-    written = position;
-    *footer.mutable_total() = index.total();
-    *footer.add_chunk() = index;
-    footer.mutable_chunk()->rbegin()->set_offset(offset);
-  });
+  file.put(proto::events_field, message.SerializeAsString(), keep_free(),
+           [this, index, position = now](std::uint64_t offset) {
+             written = position;
+             *footer.mutable_total() = index.total();
+             *footer.add_chunk() = index;
+             footer.mutable_chunk()->rbegin()->set_offset(offset);
+           });
   chunk_first_event = now.events;
   chunk_first_allocation = now.allocations;
 }
@@ -257,13 +261,14 @@ TraceWriter::~TraceWriter() {
   state_->file.close();
 }
 
-std::unique_ptr<TraceWriter> TraceWriter::create(const std::string& path, const HeaderInfo& header, std::string* error) {
+std::unique_ptr<TraceWriter> TraceWriter::create(const std::string& path, const HeaderInfo& header,
+                                                 std::string* error) {
   std::unique_ptr<Sink> sink = open_file_sink(path, error);
   return sink == nullptr ? nullptr : create(std::move(sink), path, header, error);
 }
 
-std::unique_ptr<TraceWriter> TraceWriter::create(std::unique_ptr<Sink> sink, const std::string& path, const HeaderInfo& header,
-                                                 std::string* error) {
+std::unique_ptr<TraceWriter> TraceWriter::create(std::unique_ptr<Sink> sink, const std::string& path,
+                                                 const HeaderInfo& header, std::string* error) {
   auto state = std::make_unique<State>(std::move(sink), path);
   state->file.put(proto::header_field, encode_header(header), state->keep_free(), [](std::uint64_t) {});
   if (state->file.waiting_bytes() != 0) {
@@ -294,8 +299,8 @@ void TraceWriter::define_scope(std::uint32_t id, std::uint32_t parent, std::uint
   state_->add_dictionary_bytes(0);
 }
 
-void TraceWriter::define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index,
-                              std::uint32_t source) {
+void TraceWriter::define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type,
+                              std::int32_t device_index, std::uint32_t source) {
   if (state_->stopped()) return;
   proto::Heap& entry = *state_->dictionary.add_heap();
   entry.set_id(id);
@@ -325,8 +330,8 @@ void TraceWriter::define_value(std::uint32_t id, std::uint32_t name, std::uint32
   state_->add_dictionary_bytes(0);
 }
 
-void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
-                                std::string_view cannot_see) {
+void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::string_view version,
+                                std::string_view covers, std::string_view cannot_see) {
   if (state_->stopped()) return;
   proto::Source& entry = *state_->dictionary.add_source();
   entry.set_id(id);
@@ -348,7 +353,8 @@ void TraceWriter::calibrate(std::uint64_t ticks, std::uint64_t monotonic_ns) {
   proto::Calibration calibration;
   calibration.set_ticks(ticks);
   calibration.set_monotonic_ns(monotonic_ns);
-  state_->file.put(proto::calibration_field, calibration.SerializeAsString(), state_->keep_free(), [](std::uint64_t) {});
+  state_->file.put(proto::calibration_field, calibration.SerializeAsString(), state_->keep_free(),
+                   [](std::uint64_t) {});
 }
 
 void TraceWriter::lose(int reason, std::uint64_t events) {

@@ -1,8 +1,9 @@
 // Events in, a *.liveset file out: columns, zstd-1, checksums, age back-references, footer index (proto/FORMAT.md).
 //
-// Not thread-safe. Events come in their final order. Nothing throws. When the file cannot be written (disk full) finished packets wait
-// in memory, up to 32 MiB, and are tried again at each flush; beyond that everything further is counted as lost, so that the file
-// is always an exact prefix of what happened, with the loss stated at its end (room for that is kept reserved on the disk).
+// Not thread-safe. Events come in their final order. Nothing throws. When the file cannot be written (disk full)
+// finished packets wait in memory, up to 32 MiB, and are tried again at each flush; beyond that everything further is
+// counted as lost, so that the file is always an exact prefix of what happened, with the loss stated at its end (room
+// for that is kept reserved on the disk).
 //
 // A collector should ignore SIGXFSZ, so that a file size limit is such a failure too.
 #pragma once
@@ -47,19 +48,23 @@ class TraceWriter {
   // Creates `path` (fails if it cannot) and writes the header packet. On failure returns null and sets `error`.
   static std::unique_ptr<TraceWriter> create(const std::string& path, const HeaderInfo& header, std::string* error);
   // The same into any sink (tests); `path` is only what path() says.
-  static std::unique_ptr<TraceWriter> create(std::unique_ptr<Sink> sink, const std::string& path, const HeaderInfo& header, std::string* error);
+  static std::unique_ptr<TraceWriter> create(std::unique_ptr<Sink> sink, const std::string& path,
+                                             const HeaderInfo& header, std::string* error);
   ~TraceWriter();  // without finish(): flushes, writes no footer
 
   // Dictionary; written in a packet before the next chunk. Each id once, before its first use in append().
   void define_string(std::uint32_t id, std::string_view text);
   void define_scope(std::uint32_t id, std::uint32_t parent, std::uint32_t kind, std::uint32_t name);
-  void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index, std::uint32_t source);
+  void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index,
+                   std::uint32_t source);
   void define_thread(std::uint32_t id, std::int64_t tid, std::string_view name);
   void define_value(std::uint32_t id, std::uint32_t name, std::uint32_t group, std::int64_t layer);
-  void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers, std::string_view cannot_see);
+  void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
+                     std::string_view cannot_see);
 
-  // EVENT_FREE_REQUESTED and _COMPLETED carry heap and address; the writer resolves them to an age, or makes them EVENT_FREE_UNMATCHED.
-  // EVENT_ALLOC at an address that is still live: its free was lost, so a free is put in before it (Footer.implied_frees).
+  // EVENT_FREE_REQUESTED and _COMPLETED carry heap and address; the writer resolves them to an age, or makes them
+  // EVENT_FREE_UNMATCHED. EVENT_ALLOC at an address that is still live: its free was lost, so a free is put in before
+  // it (Footer.implied_frees).
   void append(const Event& event);
   // Is a block live at this address? (The collector's order step asks.)
   bool is_live(std::uint32_t heap, std::uint64_t address) const;

@@ -1,5 +1,5 @@
-// make_trace --events N --out FILE [--pattern train|random] [--no-totals]: a trace of a known shape, through the writer.
-// Prints one JSON object: what was written, and what CPU time the writer took for it.
+// make_trace --events N --out FILE [--pattern train|random] [--no-totals]: a trace of a known shape, through the
+// writer. Prints one JSON object: what was written, and what CPU time the writer took for it.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -69,8 +69,11 @@ int make(const Options& options) {
   seconds += cpu_seconds() - begin;
   const auto bytes = static_cast<double>(std::filesystem::file_size(options.out));
   const auto events = static_cast<double>(options.events);
-  std::printf("{\"pattern\": \"%s\", \"events\": %llu, \"bytes\": %.0f, \"bytes_per_event\": %.3f, \"writer_ns_per_event\": %.1f}\n",
-              options.pattern.c_str(), static_cast<unsigned long long>(options.events), bytes, bytes / events, seconds * 1e9 / events);
+  std::printf(
+      "{\"pattern\": \"%s\", \"events\": %llu, \"bytes\": %.0f, \"bytes_per_event\": %.3f, \"writer_ns_per_event\": "
+      "%.1f}\n",
+      options.pattern.c_str(), static_cast<unsigned long long>(options.events), bytes, bytes / events,
+      seconds * 1e9 / events);
   return whole ? 0 : 1;
 }
 

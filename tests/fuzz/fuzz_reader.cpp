@@ -1,8 +1,8 @@
-// fuzz_reader [--iterations N] [--seed S]: damages good traces in N ways of each kind and reads them, analysis included.
-// fuzz_reader FILE...: reads these (to see a failure again).
+// fuzz_reader [--iterations N] [--seed S]: damages good traces in N ways of each kind and reads them, analysis
+// included. fuzz_reader FILE...: reads these (to see a failure again).
 //
-// No file may crash us, hang us or make us take much memory. Damage to bytes must be noticed, or change nothing: an error or a note with
-// the offset, or exactly the events of the good file. A failing file is kept, and named.
+// No file may crash us, hang us or make us take much memory. Damage to bytes must be noticed, or change nothing: an
+// error or a note with the offset, or exactly the events of the good file. A failing file is kept, and named.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -38,13 +38,16 @@ Outcome read_path(const std::string& path) {
   outcome.said = file->health().note;
   Status status = trace::for_each_event(*file, [&](const trace::Event& event) {
     ++outcome.events;
-    for (const std::uint64_t field : {event.index, event.time_ns, std::uint64_t(event.kind), std::uint64_t(event.phase), std::uint64_t(event.scope),
-                                      event.address, event.size, event.allocation, std::uint64_t(event.value), static_cast<std::uint64_t>(event.number)}) {
+    for (const std::uint64_t field : {event.index, event.time_ns, std::uint64_t(event.kind), std::uint64_t(event.phase),
+                                      std::uint64_t(event.scope), event.address, event.size, event.allocation,
+                                      std::uint64_t(event.value), static_cast<std::uint64_t>(event.number)}) {
       mix(outcome.fingerprint, field);
     }
     for (std::uint32_t i = 0; i < event.read_count; ++i) mix(outcome.fingerprint, event.reads[i]);
     mix(outcome.fingerprint, file->dictionary().scope_path(event.scope).size());
-    if (event.allocation != trace::no_allocation && event.allocation >= file->allocations() && event.kind == trace::Kind::alloc) std::abort();
+    if (event.allocation != trace::no_allocation && event.allocation >= file->allocations() &&
+        event.kind == trace::Kind::alloc)
+      std::abort();
     return true;
   });
   if (!status) outcome.said += status.error().message();
@@ -100,7 +103,8 @@ std::string good_trace(std::uint64_t seed, bool finished) {
 void expect_noticed(const std::string& bytes, const Outcome& good, const char* kind) {
   const Outcome outcome = read_bytes(bytes);
   if (outcome.said.empty()) {
-    if (outcome.events != good.events || outcome.fingerprint != good.fingerprint) fail(bytes, std::string(kind) + " was not noticed, and events changed");
+    if (outcome.events != good.events || outcome.fingerprint != good.fingerprint)
+      fail(bytes, std::string(kind) + " was not noticed, and events changed");
   } else if (outcome.said.find("at byte ") == std::string::npos && outcome.said.find("empty") == std::string::npos) {
     fail(bytes, std::string(kind) + " was reported without its place: " + outcome.said);
   } else if (outcome.said.find('\n') != std::string::npos) {
@@ -124,8 +128,10 @@ int campaign(std::size_t iterations, std::uint64_t seed) {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("fuzz_reader: 2 files, each with %zu cuts, %zu flipped bytes and %zu lies behind right checksums (%zu noticed); %ld MiB at most\n",
-              iterations, iterations, iterations, lies_noticed, usage.ru_maxrss / 1024);
+  std::printf(
+      "fuzz_reader: 2 files, each with %zu cuts, %zu flipped bytes and %zu lies behind right checksums (%zu noticed); "
+      "%ld MiB at most\n",
+      iterations, iterations, iterations, lies_noticed, usage.ru_maxrss / 1024);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (usage.ru_maxrss > 400 * 1024) return 1;
 #endif
@@ -151,7 +157,8 @@ int main(int argc, char** argv) {
     } else {
       files = true;
       const Outcome outcome = read_path(argument);
-      std::printf("%s: %llu events; %s\n", argument.c_str(), static_cast<unsigned long long>(outcome.events), outcome.said.c_str());
+      std::printf("%s: %llu events; %s\n", argument.c_str(), static_cast<unsigned long long>(outcome.events),
+                  outcome.said.c_str());
     }
   }
   return files ? 0 : campaign(iterations, seed);

@@ -11,10 +11,14 @@ namespace liveset::test {
 
 class TraceMutator {
  public:
-  TraceMutator(std::string good, std::uint64_t seed) : good_(std::move(good)), random_(seed) { trace_.ParseFromString(good_); }
+  TraceMutator(std::string good, std::uint64_t seed) : good_(std::move(good)), random_(seed) {
+    trace_.ParseFromString(good_);
+  }
 
   // The first `numerator / denominator` of the bytes.
-  std::string cut(std::size_t numerator, std::size_t denominator) const { return good_.substr(0, good_.size() * numerator / denominator); }
+  std::string cut(std::size_t numerator, std::size_t denominator) const {
+    return good_.substr(0, good_.size() * numerator / denominator);
+  }
   // One byte is another.
   std::string flip() {
     std::string bytes = good_;
@@ -39,10 +43,15 @@ class TraceMutator {
     switch (random_.below(8)) {
       case 0: trace.mutable_packet()->DeleteSubrange(index, 1); break;
       case 1: *trace.add_packet() = proto::Packet(packet); break;
-      case 2: trace.mutable_packet()->SwapElements(index, static_cast<int>(random_.below(static_cast<std::uint64_t>(trace.packet_size())))); break;
+      case 2:
+        trace.mutable_packet()->SwapElements(
+            index, static_cast<int>(random_.below(static_cast<std::uint64_t>(trace.packet_size()))));
+        break;
       default:
-        if (packet.has_events()) change_chunk(*packet.mutable_events());
-        else if (packet.has_dictionary()) change_dictionary(*packet.mutable_dictionary());
+        if (packet.has_events())
+          change_chunk(*packet.mutable_events());
+        else if (packet.has_dictionary())
+          change_dictionary(*packet.mutable_dictionary());
         break;
     }
     if (trace.packet_size() == 0) *trace.add_packet() = trace_.packet(0);
@@ -57,7 +66,10 @@ class TraceMutator {
       case 2: chunk.set_first_allocation(number()); break;
       case 3: chunk.set_address_shift(static_cast<std::uint32_t>(number())); break;
       case 4: chunk.set_first_time_ns(number()); break;
-      default: change_column(*chunk.mutable_column(static_cast<int>(random_.below(static_cast<std::uint64_t>(chunk.column_size()))))); break;
+      default:
+        change_column(
+            *chunk.mutable_column(static_cast<int>(random_.below(static_cast<std::uint64_t>(chunk.column_size())))));
+        break;
     }
   }
 
@@ -72,9 +84,12 @@ class TraceMutator {
   }
 
   void change_content(proto::Column& column) {
-    std::string* content = column.has_data() ? column.mutable_data() : column.has_plain() ? column.mutable_plain() : nullptr;
+    std::string* content = column.has_data()    ? column.mutable_data()
+                           : column.has_plain() ? column.mutable_plain()
+                                                : nullptr;
     if (content == nullptr || content->empty()) return;
-    for (std::uint64_t i = 0; i <= random_.below(4); ++i) (*content)[random_.below(content->size())] = static_cast<char>(random_.next());
+    for (std::uint64_t i = 0; i <= random_.below(4); ++i)
+      (*content)[random_.below(content->size())] = static_cast<char>(random_.next());
   }
 
   void change_dictionary(proto::Dictionary& dictionary) {
@@ -87,9 +102,13 @@ class TraceMutator {
       case proto::Packet::kHeader: bytes += writer::frame_packet(1, packet.header().SerializeAsString()); break;
       case proto::Packet::kDictionary: bytes += writer::frame_packet(2, packet.dictionary().SerializeAsString()); break;
       case proto::Packet::kEvents: bytes += writer::frame_packet(3, packet.events().SerializeAsString()); break;
-      case proto::Packet::kCalibration: bytes += writer::frame_packet(5, packet.calibration().SerializeAsString()); break;
+      case proto::Packet::kCalibration:
+        bytes += writer::frame_packet(5, packet.calibration().SerializeAsString());
+        break;
       case proto::Packet::kLoss: bytes += writer::frame_packet(6, packet.loss().SerializeAsString()); break;
-      case proto::Packet::kFooter: bytes += writer::frame_packet(7, packet.footer().SerializeAsString(), bytes.size()); break;
+      case proto::Packet::kFooter:
+        bytes += writer::frame_packet(7, packet.footer().SerializeAsString(), bytes.size());
+        break;
       default: break;
     }
   }

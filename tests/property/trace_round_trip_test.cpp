@@ -1,4 +1,5 @@
-// For random event streams: what is written is read, libprotobuf agrees with every byte, and chunk borders change nothing.
+// For random event streams: what is written is read, libprotobuf agrees with every byte, and chunk borders change
+// nothing.
 #include <gmock/gmock.h>
 
 #include "tests/support/opened_trace.h"
@@ -9,11 +10,26 @@ namespace {
 
 std::string fields(const trace::Event& e) {
   std::string text;
-  for (const std::uint64_t field :
-       {e.index, e.time_ns, std::uint64_t(e.kind), std::uint64_t(e.phase), std::uint64_t(e.has_totals), std::uint64_t(e.thread),
-        std::uint64_t(e.scope), std::uint64_t(e.heap), std::uint64_t(e.value), std::uint64_t(e.name), std::uint64_t(e.text),
-        std::uint64_t(e.stack), std::uint64_t(e.memory_class), e.stream, e.address, e.size, e.allocation,
-        static_cast<std::uint64_t>(e.total_error), static_cast<std::uint64_t>(e.reserved_delta), static_cast<std::uint64_t>(e.number)}) {
+  for (const std::uint64_t field : {e.index,
+                                    e.time_ns,
+                                    std::uint64_t(e.kind),
+                                    std::uint64_t(e.phase),
+                                    std::uint64_t(e.has_totals),
+                                    std::uint64_t(e.thread),
+                                    std::uint64_t(e.scope),
+                                    std::uint64_t(e.heap),
+                                    std::uint64_t(e.value),
+                                    std::uint64_t(e.name),
+                                    std::uint64_t(e.text),
+                                    std::uint64_t(e.stack),
+                                    std::uint64_t(e.memory_class),
+                                    e.stream,
+                                    e.address,
+                                    e.size,
+                                    e.allocation,
+                                    static_cast<std::uint64_t>(e.total_error),
+                                    static_cast<std::uint64_t>(e.reserved_delta),
+                                    static_cast<std::uint64_t>(e.number)}) {
     text += std::to_string(field) + " ";
   }
   return text;

@@ -9,8 +9,8 @@
 namespace liveset::test {
 
 inline std::string gradient_cache_arguments(const nlohmann::json& fact) {
-  return "--seed " + fact.at("seed").dump() + " --chunk " + fact.at("chunk").dump() + " --dropout " + fact.at("dropout").dump() + " --restore " +
-         (fact.at("restore") == true ? "on" : "off");
+  return "--seed " + fact.at("seed").dump() + " --chunk " + fact.at("chunk").dump() + " --dropout " +
+         fact.at("dropout").dump() + " --restore " + (fact.at("restore") == true ? "on" : "off");
 }
 
 // Numbers, or arrays of them of the same shape, within an absolute tolerance.
@@ -29,8 +29,10 @@ inline void expect_chunk_event(const nlohmann::json& actual, const nlohmann::jso
   for (const auto& [key, value] : fact.items()) {
     if (key == "index") continue;
     ASSERT_TRUE(actual.contains(key)) << key;
-    if (key.rfind("dL_", 0) == 0) expect_close(actual.at(key), value, 1e-15);
-    else EXPECT_EQ(actual.at(key), value) << key;
+    if (key.rfind("dL_", 0) == 0)
+      expect_close(actual.at(key), value, 1e-15);
+    else
+      EXPECT_EQ(actual.at(key), value) << key;
   }
 }
 

@@ -24,7 +24,8 @@ struct Ran {
 inline Ran run_command(const std::string& command) {
   const TemporaryFolder folder;
   Ran ran;
-  const int raw = std::system(("{ " + command + "; } >" + folder.file("out") + " 2>" + folder.file("err") + " </dev/null").c_str());
+  const int raw =
+      std::system(("{ " + command + "; } >" + folder.file("out") + " 2>" + folder.file("err") + " </dev/null").c_str());
   ran.status = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
   ran.out = read_file(folder.file("out"));
   ran.err = read_file(folder.file("err"));
@@ -32,6 +33,8 @@ inline Ran run_command(const std::string& command) {
 }
 
 // A program of build/.../bin with its arguments.
-inline Ran run_program(const std::string& name_and_arguments) { return run_command(std::string(LIVESET_BIN_DIR) + "/" + name_and_arguments); }
+inline Ran run_program(const std::string& name_and_arguments) {
+  return run_command(std::string(LIVESET_BIN_DIR) + "/" + name_and_arguments);
+}
 
 }  // namespace liveset::test

@@ -1,5 +1,5 @@
-// Builds trace files packet by packet with libprotobuf alone, so that the reader is tested against the schema and not against our
-// writer; and so that files can be wrong on purpose.
+// Builds trace files packet by packet with libprotobuf alone, so that the reader is tested against the schema and not
+// against our writer; and so that files can be wrong on purpose.
 #pragma once
 #include <xxhash.h>
 
@@ -23,7 +23,8 @@ inline std::string varint_bytes(std::uint64_t value) {
 // A column of varints, or (bytes) of single bytes, as it stands in a chunk.
 inline proto::Column plain_column(proto::ColumnId id, const std::vector<std::uint64_t>& entries, bool bytes = false) {
   std::string raw;
-  for (const std::uint64_t entry : entries) raw += bytes ? std::string(1, static_cast<char>(entry)) : varint_bytes(entry);
+  for (const std::uint64_t entry : entries)
+    raw += bytes ? std::string(1, static_cast<char>(entry)) : varint_bytes(entry);
   proto::Column column;
   column.set_id(id);
   column.set_entries(static_cast<std::uint32_t>(entries.size()));
@@ -72,8 +73,12 @@ inline proto::Header plain_header() {
 
 class TraceBuilder {
  public:
-  TraceBuilder& header(const proto::Header& header = plain_header()) { return add(1, header, &proto::Packet::mutable_header); }
-  TraceBuilder& dictionary(const proto::Dictionary& message) { return add(2, message, &proto::Packet::mutable_dictionary); }
+  TraceBuilder& header(const proto::Header& header = plain_header()) {
+    return add(1, header, &proto::Packet::mutable_header);
+  }
+  TraceBuilder& dictionary(const proto::Dictionary& message) {
+    return add(2, message, &proto::Packet::mutable_dictionary);
+  }
   TraceBuilder& chunk(const proto::EventChunk& message) {
     chunks_.push_back(bytes_.size());
     return add(3, message, &proto::Packet::mutable_events);

@@ -1,11 +1,12 @@
 // Synthetic event streams of a known shape, the same on every machine: what benchmarks and large tests feed on.
 //
-// train: 48 layers of 24 operations under an exact-size caching allocator, 8 sequence lengths that change from step to step. Each
-// operation allocates its output; about 55 % of them are kept for backward, the others die 1-6 operations later. Backward walks the
-// operations in reverse, allocates a gradient that dies 1-6 operations later, and frees what was kept. As in a real model, what happens
-// to an operation's output is the same in every layer and step; what is random is the sequence length of a step and the time. Gaps are
-// 1.5-20 us: a part that belongs to the operation, and 11 random bits. At most some 640 blocks are live.
-// random: the worst case. 100,000 live blocks of 1,024 kinds are replaced at random, gaps are 60-190 ns.
+// train: 48 layers of 24 operations under an exact-size caching allocator, 8 sequence lengths that change from step to
+// step. Each operation allocates its output; about 55 % of them are kept for backward, the others die 1-6 operations
+// later. Backward walks the operations in reverse, allocates a gradient that dies 1-6 operations later, and frees what
+// was kept. As in a real model, what happens to an operation's output is the same in every layer and step; what is
+// random is the sequence length of a step and the time. Gaps are 1.5-20 us: a part that belongs to the operation, and
+// 11 random bits. At most some 640 blocks are live. random: the worst case. 100,000 live blocks of 1,024 kinds are
+// replaced at random, gaps are 60-190 ns.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -114,8 +115,10 @@ class TrainPattern {
     const Operation& operation = operations_[static_cast<std::size_t>(index)];
     scope_ = scope_of(layer, index);
     const Block block = allocate(operation.bytes_per_token * tokens, operation.gap_ns[0] + gap());
-    if (operation.kept) kept.push_back(block);
-    else dies_after(block, operation.lifetime[0]);
+    if (operation.kept)
+      kept.push_back(block);
+    else
+      dies_after(block, operation.lifetime[0]);
     let_die(operation.gap_ns[0] / 2 + gap());
   }
 
@@ -226,8 +229,10 @@ class RandomPattern {
     event_.scope = static_cast<std::uint32_t>(1 + kind);
     event_.address = free_.back();
     free_.pop_back();
-    if (full_) live_[slot_] = event_.address;
-    else live_.push_back(event_.address);
+    if (full_)
+      live_[slot_] = event_.address;
+    else
+      live_.push_back(event_.address);
     full_ = live_.size() == live_blocks;
     return event_;
   }

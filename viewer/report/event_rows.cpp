@@ -41,7 +41,8 @@ void add_block(const trace::Dictionary& names, const Event& event, ColumnMask ma
   if ((mask & column::size) != 0) json["bytes"] = event.size;
   if ((mask & column::stream) != 0 && event.stream != 0) json["stream"] = event.stream;
   if (event.kind == trace::Kind::alloc || frees(event)) {
-    json["allocation"] = event.allocation == trace::no_allocation ? ordered_json(nullptr) : ordered_json(event.allocation);
+    json["allocation"] =
+        event.allocation == trace::no_allocation ? ordered_json(nullptr) : ordered_json(event.allocation);
   }
   if (!event.has_totals) return;
   json["allocator_minus_sum"] = event.total_error;
@@ -62,7 +63,10 @@ void add_value(const trace::Dictionary& names, const Event& event, ColumnMask ma
 }  // namespace
 
 ordered_json event_json(const trace::Dictionary& names, const Event& event) {
-  ordered_json json = {{"event", event.index}, {"time_ns", event.time_ns}, {"kind", trace::kind_name(event.kind)}, {"phase", trace::phase_name(event.phase)}};
+  ordered_json json = {{"event", event.index},
+                       {"time_ns", event.time_ns},
+                       {"kind", trace::kind_name(event.kind)},
+                       {"phase", trace::phase_name(event.phase)}};
   json["tid"] = event.thread < names.threads.size() ? names.threads[event.thread].tid : 0;
   json["scope"] = names.scope_path(event.scope);
   const ColumnMask mask = columns_of(event);
@@ -80,7 +84,8 @@ std::string event_details(const trace::Dictionary& names, const Event& event) {
   for (const auto& [key, field] : json.items()) {
     if (field.is_string() && field.get_ref<const std::string&>().empty()) continue;
     if (field.is_array() && field.empty()) continue;
-    std::string shown = field.is_string() ? field.get<std::string>() : field.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    std::string shown = field.is_string() ? field.get<std::string>()
+                                          : field.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
     text += (text.empty() ? "" : " ") + key + "=" + shown;
   }
   return text;

@@ -33,7 +33,8 @@ const trace::HeapTotal* total_of(const trace::TraceFile& file, std::size_t heap)
 
 std::string per_event(std::uint64_t bytes, std::uint64_t events) {
   std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.4f", static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(events, 1)));
+  std::snprintf(buffer.data(), buffer.size(), "%.4f",
+                static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(events, 1)));
   return buffer.data();
 }
 
@@ -86,7 +87,10 @@ ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts
   const trace::Health& health = file.health();
   ordered_json losses = ordered_json::array();
   for (const trace::Loss& loss : health.losses) {
-    losses.push_back({{"reason", loss_reason_name(loss.reason)}, {"events", loss.events}, {"before_event", loss.before_event}, {"time_ns", loss.time_ns}});
+    losses.push_back({{"reason", loss_reason_name(loss.reason)},
+                      {"events", loss.events},
+                      {"before_event", loss.before_event},
+                      {"time_ns", loss.time_ns}});
   }
   ordered_json json = {{"finished", health.has_footer},
                        {"truncated", health.truncated},
@@ -109,23 +113,30 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
   const trace::Header& header = file.header();
   const auto line = [&](const std::string& title, const std::string& text) {
     const std::size_t room = style.columns > 30 ? style.columns - 16 : 14;
-    return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') + printable(text, style, room) + "\n";
+    return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') +
+           printable(text, style, room) + "\n";
   };
-  std::string text = printable(file.path(), style) + ": a liveset trace, format " + std::to_string(header.format_major) + "." +
-                     std::to_string(header.format_minor) + ", written by liveset " + printable(header.tool_version, style) + "\n";
+  std::string text = printable(file.path(), style) + ": a liveset trace, format " +
+                     std::to_string(header.format_major) + "." + std::to_string(header.format_minor) +
+                     ", written by liveset " + printable(header.tool_version, style) + "\n";
   text += line("process", command_line(header.process));
-  text += line("", "pid " + std::to_string(header.process.pid) + ", child of " + std::to_string(header.process.parent_pid) + ", on " + header.process.host);
+  text += line("", "pid " + std::to_string(header.process.pid) + ", child of " +
+                       std::to_string(header.process.parent_pid) + ", on " + header.process.host);
   text += line("began", utc_time(header.start_realtime_ns));
-  text += line("lasted", format_time(file.end_time_ns()) + (file.health().end.empty() ? "" : ", until: " + file.health().end));
+  text += line("lasted",
+               format_time(file.end_time_ns()) + (file.health().end.empty() ? "" : ", until: " + file.health().end));
   std::string clock(clock_name(header.clock_kind));
   if (const double rate = ticks_per_second(facts); rate > 0) {
     std::array<char, 64> buffer;
-    std::snprintf(buffer.data(), buffer.size(), ", %.6f GHz, calibrated %llu times", rate / 1e9, static_cast<unsigned long long>(facts.calibrations));
+    std::snprintf(buffer.data(), buffer.size(), ", %.6f GHz, calibrated %llu times", rate / 1e9,
+                  static_cast<unsigned long long>(facts.calibrations));
     clock += buffer.data();
   }
   text += line("clock", clock);
-  text += line("events", format_count(file.events()) + " in " + format_count(file.chunks().size()) + " chunks, " + format_count(file.allocations()) + " allocations");
-  text += line("file", format_bytes(file.file_bytes(), style.exact_bytes) + ", " + per_event(file.file_bytes(), file.events()) + " bytes an event");
+  text += line("events", format_count(file.events()) + " in " + format_count(file.chunks().size()) + " chunks, " +
+                             format_count(file.allocations()) + " allocations");
+  text += line("file", format_bytes(file.file_bytes(), style.exact_bytes) + ", " +
+                           per_event(file.file_bytes(), file.events()) + " bytes an event");
   return text;
 }
 
@@ -133,20 +144,23 @@ Table sources_table(const trace::TraceFile& file, TableFormat format, const Styl
   Table table({{"source"}, {"version"}, {"says"}, {"what"}}, format, style);
   const auto& sources = file.dictionary().sources;
   for (std::size_t id = 1; id < sources.size(); ++id) {
-    table.row({Cell::words(sources[id].name), Cell::words(sources[id].version), Cell::words("covers"), Cell::words(sources[id].covers)});
+    table.row({Cell::words(sources[id].name), Cell::words(sources[id].version), Cell::words("covers"),
+               Cell::words(sources[id].covers)});
     table.row({Cell::words(""), Cell::words(""), Cell::words("cannot see"), Cell::words(sources[id].cannot_see)});
   }
   return table;
 }
 
 Table heaps_table(const trace::TraceFile& file, TableFormat format, const Style& style) {
-  Table table({{"heap"}, {"device"}, {"peak", true}, {"at event", true}, {"at the end", true}, {"blocks", true}}, format, style);
+  Table table({{"heap"}, {"device"}, {"peak", true}, {"at event", true}, {"at the end", true}, {"blocks", true}},
+              format, style);
   const trace::Dictionary& names = file.dictionary();
   for (std::size_t id = 1; id < names.heaps.size(); ++id) {
     const trace::HeapTotal* found = total_of(file, id);
     const trace::HeapTotal total = found == nullptr ? trace::HeapTotal{} : *found;
-    table.row({Cell::words(names.string(names.heaps[id].name)), Cell::words(device_name(names.heaps[id])), Cell::bytes(total.peak_bytes),
-               Cell::count(total.peak_event), Cell::bytes(total.live_bytes), Cell::count(total.live_blocks)});
+    table.row({Cell::words(names.string(names.heaps[id].name)), Cell::words(device_name(names.heaps[id])),
+               Cell::bytes(total.peak_bytes), Cell::count(total.peak_event), Cell::bytes(total.live_bytes),
+               Cell::count(total.live_blocks)});
   }
   return table;
 }
@@ -154,19 +168,22 @@ Table heaps_table(const trace::TraceFile& file, TableFormat format, const Style&
 Table packets_table(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style) {
   Table table({{"packets"}, {"count", true}, {"size", true}, {"of the file", true}}, format, style);
   for (const trace::PacketFacts& packets : facts.packets) {
-    table.row({Cell::words(packets.name), Cell::count(packets.packets), Cell::bytes(packets.bytes), Cell::percent(packets.bytes, file.file_bytes())});
+    table.row({Cell::words(packets.name), Cell::count(packets.packets), Cell::bytes(packets.bytes),
+               Cell::percent(packets.bytes, file.file_bytes())});
   }
   if (facts.unreadable_bytes != 0) {
-    table.row({Cell::words("unreadable"), Cell::words(""), Cell::bytes(facts.unreadable_bytes), Cell::percent(facts.unreadable_bytes, file.file_bytes())});
+    table.row({Cell::words("unreadable"), Cell::words(""), Cell::bytes(facts.unreadable_bytes),
+               Cell::percent(facts.unreadable_bytes, file.file_bytes())});
   }
   return table;
 }
 
 Table columns_table(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style) {
-  Table table({{"column"}, {"entries", true}, {"raw", true}, {"stored", true}, {"bytes an event", true}}, format, style);
+  Table table({{"column"}, {"entries", true}, {"raw", true}, {"stored", true}, {"bytes an event", true}}, format,
+              style);
   for (const trace::ColumnFacts& column : facts.columns) {
-    table.row({Cell::words(column.name), Cell::count(column.entries), Cell::bytes(column.raw_bytes), Cell::bytes(column.stored_bytes),
-               Cell::words(per_event(column.stored_bytes, file.events()))});
+    table.row({Cell::words(column.name), Cell::count(column.entries), Cell::bytes(column.raw_bytes),
+               Cell::bytes(column.stored_bytes), Cell::words(per_event(column.stored_bytes, file.events()))});
   }
   return table;
 }
@@ -174,15 +191,20 @@ Table columns_table(const trace::TraceFile& file, const trace::Facts& facts, Tab
 std::string health_text(const trace::TraceFile& file, const Style& style) {
   const trace::Health& health = file.health();
   std::string text = "Health: ";
-  text += health.note.empty() && health.lost_events == 0 ? "whole" : health.lost_events == 0 ? "read in part" : format_count(health.lost_events) + " events lost";
-  if (health.unknown_packets != 0) text += ", " + format_count(health.unknown_packets) + " packets of a later version passed over";
-  if (health.unmatched_frees != 0) text += ", " + format_count(health.unmatched_frees) + " frees without their allocation";
+  text += health.note.empty() && health.lost_events == 0 ? "whole"
+          : health.lost_events == 0                      ? "read in part"
+                                                         : format_count(health.lost_events) + " events lost";
+  if (health.unknown_packets != 0)
+    text += ", " + format_count(health.unknown_packets) + " packets of a later version passed over";
+  if (health.unmatched_frees != 0)
+    text += ", " + format_count(health.unmatched_frees) + " frees without their allocation";
   if (health.implied_frees != 0) text += ", " + format_count(health.implied_frees) + " frees implied";
-  if (health.conservation_mismatches != 0) text += ", " + format_count(health.conservation_mismatches) + " conservation mismatches";
+  if (health.conservation_mismatches != 0)
+    text += ", " + format_count(health.conservation_mismatches) + " conservation mismatches";
   text += "\n";
   for (const trace::Loss& loss : health.losses) {
-    text += "  " + format_count(loss.events) + " lost before event " + format_count(loss.before_event) + ", at " + format_time(loss.time_ns) + ": " +
-            std::string(loss_reason_name(loss.reason)) + "\n";
+    text += "  " + format_count(loss.events) + " lost before event " + format_count(loss.before_event) + ", at " +
+            format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
   if (!health.note.empty()) text += "  " + printable(health.note, style) + "\n";
   return text;
@@ -192,11 +214,13 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
 
 std::string_view clock_name(int clock_kind) {
   constexpr std::array<std::string_view, 4> names{"unknown", "TSC", "CNTVCT", "CLOCK_MONOTONIC"};
-  return clock_kind >= 0 && clock_kind < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(clock_kind)] : names[0];
+  return clock_kind >= 0 && clock_kind < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(clock_kind)]
+                                                                        : names[0];
 }
 
 std::string_view loss_reason_name(int reason) {
-  constexpr std::array<std::string_view, 6> names{"unknown", "ring_full", "no_memory", "disk_full", "dictionary_full", "collector_bug"};
+  constexpr std::array<std::string_view, 6> names{"unknown",   "ring_full",       "no_memory",
+                                                  "disk_full", "dictionary_full", "collector_bug"};
   return reason >= 0 && reason < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(reason)] : names[0];
 }
 
@@ -234,18 +258,27 @@ ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts) 
   json["sources"] = ordered_json::array();
   for (std::size_t id = 1; id < file.dictionary().sources.size(); ++id) {
     const trace::Source& source = file.dictionary().sources[id];
-    json["sources"].push_back({{"name", source.name}, {"version", source.version}, {"covers", source.covers}, {"cannot_see", source.cannot_see}});
+    json["sources"].push_back({{"name", source.name},
+                               {"version", source.version},
+                               {"covers", source.covers},
+                               {"cannot_see", source.cannot_see}});
   }
   json["heaps"] = heaps_json(file);
   json["threads"] = ordered_json::array();
   for (std::size_t id = 1; id < file.dictionary().threads.size(); ++id) {
-    json["threads"].push_back({{"tid", file.dictionary().threads[id].tid}, {"name", file.dictionary().threads[id].name}});
+    json["threads"].push_back(
+        {{"tid", file.dictionary().threads[id].tid}, {"name", file.dictionary().threads[id].name}});
   }
   json["packets"] = ordered_json::object();
-  for (const trace::PacketFacts& packets : facts.packets) json["packets"][packets.name] = {{"count", packets.packets}, {"bytes", packets.bytes}};
+  for (const trace::PacketFacts& packets : facts.packets)
+    json["packets"][packets.name] = {{"count", packets.packets}, {"bytes", packets.bytes}};
   json["columns"] = ordered_json::object();
   for (const trace::ColumnFacts& column : facts.columns) {
-    json["columns"][column.name] = {{"entries", column.entries}, {"raw_bytes", column.raw_bytes}, {"stored_bytes", column.stored_bytes}, {"chunks", column.chunks}, {"constant_chunks", column.constant_chunks}};
+    json["columns"][column.name] = {{"entries", column.entries},
+                                    {"raw_bytes", column.raw_bytes},
+                                    {"stored_bytes", column.stored_bytes},
+                                    {"chunks", column.chunks},
+                                    {"constant_chunks", column.constant_chunks}};
   }
   json["health"] = health_json(file, facts);
   return json;
@@ -253,7 +286,8 @@ ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts) 
 
 std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style) {
   std::string text = format == TableFormat::text ? opening_text(file, facts, style) : "";
-  for (const Table& table : {sources_table(file, format, style), heaps_table(file, format, style), packets_table(file, facts, format, style), columns_table(file, facts, format, style)}) {
+  for (const Table& table : {sources_table(file, format, style), heaps_table(file, format, style),
+                             packets_table(file, facts, format, style), columns_table(file, facts, format, style)}) {
     text += (text.empty() ? "" : "\n") + table.render();
   }
   return format == TableFormat::text ? text + "\n" + health_text(file, style) : text;

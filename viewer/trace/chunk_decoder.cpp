@@ -33,7 +33,7 @@ struct Scratch {
   };
   std::unique_ptr<ZSTD_DCtx, Free> context{ZSTD_createDCtx()};
   PaddedBuffer raw;
-  std::vector<std::uint8_t> low;      // TIME_LOW
+  std::vector<std::uint8_t> low;     // TIME_LOW
   std::vector<std::uint64_t> fresh;  // NEW_ADDRESS
 };
 thread_local Scratch scratch;
@@ -104,8 +104,11 @@ class Decoder {
     if (wanted(proto::COLUMN_SIZE, out_.size) && !numbers(proto::COLUMN_SIZE, out_.size)) return false;
     if (wanted(proto::COLUMN_AGE, out_.age) && !numbers(proto::COLUMN_AGE, out_.age)) return false;
     if (wanted(proto::COLUMN_STACK, out_.stack) && !numbers(proto::COLUMN_STACK, out_.stack)) return false;
-    if (wanted(proto::COLUMN_TOTAL, out_.total_error) && !signed_numbers(proto::COLUMN_TOTAL, out_.total_error)) return false;
-    if (wanted(proto::COLUMN_RESERVED, out_.reserved_delta) && !signed_numbers(proto::COLUMN_RESERVED, out_.reserved_delta)) return false;
+    if (wanted(proto::COLUMN_TOTAL, out_.total_error) && !signed_numbers(proto::COLUMN_TOTAL, out_.total_error))
+      return false;
+    if (wanted(proto::COLUMN_RESERVED, out_.reserved_delta) &&
+        !signed_numbers(proto::COLUMN_RESERVED, out_.reserved_delta))
+      return false;
     return !wanted(proto::COLUMN_ADDRESS, out_.address) || addresses();
   }
 
@@ -162,7 +165,8 @@ class Decoder {
     const ColumnView& column = view(id);
     const std::uint32_t entries = expected_[id];
     if (column.content != ColumnView::Content::none && column.entries != entries) {
-      fail(id, "has " + std::to_string(column.entries) + " entries where the kinds call for " + std::to_string(entries));
+      fail(id,
+           "has " + std::to_string(column.entries) + " entries where the kinds call for " + std::to_string(entries));
       return Begun::failed;
     }
     if (column.content == ColumnView::Content::data || column.content == ColumnView::Content::plain) {
@@ -210,7 +214,8 @@ class Decoder {
   bool differences(proto::ColumnId id, std::vector<std::uint32_t>& out) {
     if (!numbers(id, out)) return false;
     const ColumnView& column = view(id);
-    if (column.content == ColumnView::Content::none || (column.content == ColumnView::Content::constant && column.constant == 0)) {
+    if (column.content == ColumnView::Content::none ||
+        (column.content == ColumnView::Content::constant && column.constant == 0)) {
       return true;
     }
     std::uint32_t current = 0;
@@ -248,8 +253,8 @@ class Decoder {
     return p == end || fail(id, "does not hold as many numbers as it states");
   }
 
-  // Brings the columns of a file with another layout into ours: entries of kinds that have no such column here go, those that lack one
-  // are zero. Slow, and only for files of other minor versions.
+  // Brings the columns of a file with another layout into ours: entries of kinds that have no such column here go,
+  // those that lack one are zero. Slow, and only for files of other minor versions.
   void conform() {
     realign(proto::COLUMN_HEAP, out_.heap);
     realign(proto::COLUMN_STREAM, out_.stream);
@@ -282,7 +287,9 @@ class Decoder {
   void realign(proto::ColumnId id, std::vector<T>& column) {
     if (!wanted(id)) return;
     std::vector<T> aligned;
-    for_each_ours(id, [&](std::int64_t cursor) { aligned.push_back(cursor < 0 ? T{} : column[static_cast<std::size_t>(cursor)]); });
+    for_each_ours(id, [&](std::int64_t cursor) {
+      aligned.push_back(cursor < 0 ? T{} : column[static_cast<std::size_t>(cursor)]);
+    });
     column = std::move(aligned);
   }
 
@@ -291,7 +298,8 @@ class Decoder {
     for_each_ours(proto::COLUMN_READS, [&](std::int64_t cursor) {
       if (cursor >= 0) {
         const auto entry = static_cast<std::size_t>(cursor);
-        aligned.insert(aligned.end(), out_.reads.begin() + out_.reads_begin[entry], out_.reads.begin() + out_.reads_begin[entry + 1]);
+        aligned.insert(aligned.end(), out_.reads.begin() + out_.reads_begin[entry],
+                       out_.reads.begin() + out_.reads_begin[entry + 1]);
       }
       begin.push_back(static_cast<std::uint32_t>(aligned.size()));
     });

@@ -7,8 +7,8 @@
 
 namespace liveset::trace {
 
-// Decodes KIND and the columns of `mask` into `out` (not first_event and first_allocation). Where the file's layout differs from ours
-// for a kind, the columns come out as ours has them. Sets `why` when the result is false.
+// Decodes KIND and the columns of `mask` into `out` (not first_event and first_allocation). Where the file's layout
+// differs from ours for a kind, the columns come out as ours has them. Sets `why` when the result is false.
 bool decode_chunk(const ChunkView& chunk, const Layout& layout, ColumnMask mask, Columns& out, std::string& why);
 
 }  // namespace liveset::trace

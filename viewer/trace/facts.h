@@ -16,7 +16,8 @@ struct PacketFacts {
 struct ColumnFacts {
   std::string name;  // "TIME", "ADDRESS", ...
   std::uint64_t entries = 0, raw_bytes = 0, stored_bytes = 0;
-  std::uint64_t chunks = 0, constant_chunks = 0;  // chunks that have the column at all, and those where it is one number
+  std::uint64_t chunks = 0,
+                constant_chunks = 0;  // chunks that have the column at all, and those where it is one number
 };
 struct Calibration {
   std::uint64_t ticks = 0, monotonic_ns = 0;

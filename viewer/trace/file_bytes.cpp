@@ -12,7 +12,10 @@ namespace {
 
 Error cannot_open(const std::string& path, int reason) {
   const bool missing = reason == ENOENT || reason == ENOTDIR;
-  return {ErrorKind::unreadable, path, {}, missing ? "no such file" : "cannot be opened: " + std::string(std::strerror(reason)),
+  return {ErrorKind::unreadable,
+          path,
+          {},
+          missing ? "no such file" : "cannot be opened: " + std::string(std::strerror(reason)),
           missing ? "check the name; `liveset run` prints where it wrote the trace" : ""};
 }
 

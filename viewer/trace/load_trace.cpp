@@ -1,7 +1,7 @@
 // Opening a trace: one walk over all packets, which builds the index and finds what is damaged.
 //
-// The footer is no substitute for the walk (a flipped bit anywhere must be known before figures are shown), but it is of use where the
-// framing is lost: its offsets say where the next packet begins.
+// The footer is no substitute for the walk (a flipped bit anywhere must be known before figures are shown), but it is
+// of use where the framing is lost: its offsets say where the next packet begins.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -30,7 +30,11 @@ class Loader {
 
   Status run() {
     if (file_.size() == 0) {
-      return Error{ErrorKind::unreadable, file_.path(), {}, "the file is empty", "was the recorder stopped before its first event?"};
+      return Error{ErrorKind::unreadable,
+                   file_.path(),
+                   {},
+                   "the file is empty",
+                   "was the recorder stopped before its first event?"};
     }
     Status status = read_header();
     if (status) status = find_footer();
@@ -86,23 +90,26 @@ Status Loader::not_a_trace() {
   if (text.find(trace_magic) != std::string_view::npos) {
     return file_.error(0, "the trace's header is damaged or torn", "copy the file again");
   }
-  return file_.error(0, "not a liveset trace: it begins with " + hex_of(start->first(std::min<std::size_t>(4, start->size()))),
-                     "name a *.liveset file");
+  return file_.error(
+      0, "not a liveset trace: it begins with " + hex_of(start->first(std::min<std::size_t>(4, start->size()))),
+      "name a *.liveset file");
 }
 
 Status Loader::read_header() {
   Result<std::optional<Packet>> first = scanner_.at(0);
   if (!first) return first.take_error();
-  if (!*first || (*first)->field != proto::header_field || (*first)->body.size() > proto::max_header_bytes) return not_a_trace();
+  if (!*first || (*first)->field != proto::header_field || (*first)->body.size() > proto::max_header_bytes)
+    return not_a_trace();
   const Packet& packet = **first;
   std::string magic;
   const bool parsed = parse_header(packet.body, state_.header, magic, state_.layout);
   if (magic != trace_magic) return not_a_trace();
   // A newer major version may have changed anything else, so this comes before the checksum.
   if (state_.header.format_major > proto::format_major) {
-    return file_.error(0, "written in format " + std::to_string(state_.header.format_major) + "." +
-                              std::to_string(state_.header.format_minor) + " by liveset " + state_.header.tool_version +
-                              "; this liveset reads formats up to " + std::to_string(proto::format_major) + ".x",
+    return file_.error(0,
+                       "written in format " + std::to_string(state_.header.format_major) + "." +
+                           std::to_string(state_.header.format_minor) + " by liveset " + state_.header.tool_version +
+                           "; this liveset reads formats up to " + std::to_string(proto::format_major) + ".x",
                        "use a newer liveset");
   }
   if (!packet.intact || !parsed) return not_a_trace();
@@ -120,7 +127,8 @@ Status Loader::find_footer() {
   if (offset < position_ || offset >= file_.size()) return Done{};
   Result<std::optional<Packet>> packet = scanner_.at(offset);
   if (!packet) return packet.take_error();
-  if (!*packet || !(*packet)->intact || (*packet)->field != proto::footer_field || (*packet)->end != file_.size()) return Done{};
+  if (!*packet || !(*packet)->intact || (*packet)->field != proto::footer_field || (*packet)->end != file_.size())
+    return Done{};
   if ((*packet)->footer_offset != offset || !parse_footer((*packet)->body, footer_)) {
     footer_ = {};
     return Done{};
@@ -132,7 +140,7 @@ Status Loader::find_footer() {
 }
 
 Status Loader::walk() {
-  std::uint64_t good_end = position_;        // after the last packet that could be used
+  std::uint64_t good_end = position_;  // after the last packet that could be used
   std::uint64_t damaged_since_good = 0;
   while (true) {
     Result<std::optional<Packet>> next = scanner_.at(position_);
@@ -141,7 +149,8 @@ Status Loader::walk() {
     if (*next) {
       const Packet& packet = **next;
       if (packet.intact && packet.field == proto::header_field) {
-        tail_ = "at byte " + std::to_string(position_) + ": a second header; only the first of several joined traces is read";
+        tail_ = "at byte " + std::to_string(position_) +
+                ": a second header; only the first of several joined traces is read";
         break;
       }
       if (packet.intact) {
@@ -169,15 +178,17 @@ Status Loader::walk() {
   state_.health.truncated = true;
   if (!tail_.empty()) return Done{};
   tail_ = "at byte " + std::to_string(good_end) + ": ";
-  tail_ += good_end == file_.size() ? "the trace ends without a footer (the recorder was killed, or the file was cut here)"
-                                    : "the trace is torn; " + std::to_string(file_.size() - good_end) + " bytes at its end are not readable";
+  tail_ += good_end == file_.size()
+               ? "the trace ends without a footer (the recorder was killed, or the file was cut here)"
+               : "the trace is torn; " + std::to_string(file_.size() - good_end) + " bytes at its end are not readable";
   return Done{};
 }
 
 void Loader::take(const Packet& packet) {
   switch (packet.field) {
     case proto::dictionary_field:
-      if (!parse_dictionary(packet.body, state_.dictionary)) damaged(packet.offset, "a dictionary packet makes no sense");
+      if (!parse_dictionary(packet.body, state_.dictionary))
+        damaged(packet.offset, "a dictionary packet makes no sense");
       break;
     case proto::events_field: take_chunk(packet); break;
     case proto::loss_field: {
@@ -188,7 +199,8 @@ void Loader::take(const Packet& packet) {
     case proto::calibration_field: break;
     case proto::footer_field:
       // The real one is found from the file's end.
-      if (!state_.health.has_footer || packet.end != file_.size()) damaged(packet.offset, "the footer is damaged or not at the end");
+      if (!state_.health.has_footer || packet.end != file_.size())
+        damaged(packet.offset, "the footer is damaged or not at the end");
       break;
     default: ++state_.health.unknown_packets; break;
   }
@@ -236,8 +248,8 @@ void Loader::take_chunk(const Packet& packet) {
   state_.events += view.events;
 }
 
-// How many allocations the last chunk has, where no next one says so, and when it ends. False when it cannot be decoded: then what it
-// held is missing, like that of a chunk with a wrong checksum.
+// How many allocations the last chunk has, where no next one says so, and when it ends. False when it cannot be
+// decoded: then what it held is missing, like that of a chunk with a wrong checksum.
 bool Loader::settle_last() {
   if (state_.chunks.empty()) return true;
   Columns columns;
@@ -281,7 +293,8 @@ void Loader::finish_health() {
   if (health.damaged_packets == 0) return;
   if (!health.note.empty()) health.note += "; ";
   health.note += first_damage_;
-  if (health.damaged_packets > 1) health.note += "; " + std::to_string(health.damaged_packets) + " damaged packets in all";
+  if (health.damaged_packets > 1)
+    health.note += "; " + std::to_string(health.damaged_packets) + " damaged packets in all";
 }
 
 }  // namespace

@@ -91,7 +91,8 @@ bool parse_kind_columns(Bytes message, Layout& layout) {
 // TOTAL and RESERVED belong to the totals bit, whatever the kind.
 void finish_layout(Layout& layout) {
   constexpr std::uint32_t totals = proto::column_bit(proto::COLUMN_TOTAL) | proto::column_bit(proto::COLUMN_RESERVED);
-  for (std::size_t kind = 0; kind < proto::kind_has_totals; ++kind) layout[kind | proto::kind_has_totals] = layout[kind] | totals;
+  for (std::size_t kind = 0; kind < proto::kind_has_totals; ++kind)
+    layout[kind | proto::kind_has_totals] = layout[kind] | totals;
 }
 
 // A few bytes of a hostile file must not become many in memory.
@@ -118,7 +119,8 @@ bool parse_heap_total(Bytes message, std::vector<HeapTotal>& totals) {
   });
 }
 
-// The entry of `table` with the id that `message` states in its field 1, made if need be; null when that id is out of reason.
+// The entry of `table` with the id that `message` states in its field 1, made if need be; null when that id is out of
+// reason.
 template <class Entry>
 Entry* entry_of(std::vector<Entry>& table, Bytes message) {
   constexpr std::uint64_t slack = 1U << 18;  // ids that a damaged dictionary packet may have held
@@ -224,11 +226,16 @@ bool parse_column(Bytes message, ChunkView& chunk, std::string& why) {
   if (!ok) return false;
   if (id == 0 || id >= chunk.columns.size()) return true;  // of a later version
   const std::string name = "column " + std::to_string(id);
-  if (entries > proto::max_chunk_events) why = name + " states " + std::to_string(entries) + " entries";
-  else if (raw_bytes > proto::max_column_bytes) why = name + " states " + std::to_string(raw_bytes) + " bytes, more than 16 MiB";
-  else if (column.content == ColumnView::Content::none) why = name + " has no content";
-  else if (column.content == ColumnView::Content::plain && column.bytes.size() != raw_bytes) why = name + " is torn";
-  else if (chunk.columns[id].content != ColumnView::Content::none) why = name + " occurs twice";
+  if (entries > proto::max_chunk_events)
+    why = name + " states " + std::to_string(entries) + " entries";
+  else if (raw_bytes > proto::max_column_bytes)
+    why = name + " states " + std::to_string(raw_bytes) + " bytes, more than 16 MiB";
+  else if (column.content == ColumnView::Content::none)
+    why = name + " has no content";
+  else if (column.content == ColumnView::Content::plain && column.bytes.size() != raw_bytes)
+    why = name + " is torn";
+  else if (chunk.columns[id].content != ColumnView::Content::none)
+    why = name + " occurs twice";
   if (!why.empty()) return false;
   column.entries = static_cast<std::uint32_t>(entries);
   column.raw_bytes = static_cast<std::uint32_t>(raw_bytes);
@@ -327,9 +334,12 @@ bool parse_chunk(Bytes message, ChunkView& chunk, std::string& why) {
     if (why.empty()) why = "the chunk's message is malformed";
     return false;
   }
-  if (events == 0 || events > proto::max_chunk_events) why = "the chunk states " + std::to_string(events) + " events";
-  else if (shift > 63) why = "the address shift is " + std::to_string(shift);
-  else if (chunk.first_event >> 56 != 0 || chunk.first_allocation > chunk.first_event) why = "the chunk's first event makes no sense";
+  if (events == 0 || events > proto::max_chunk_events)
+    why = "the chunk states " + std::to_string(events) + " events";
+  else if (shift > 63)
+    why = "the address shift is " + std::to_string(shift);
+  else if (chunk.first_event >> 56 != 0 || chunk.first_allocation > chunk.first_event)
+    why = "the chunk's first event makes no sense";
   chunk.events = static_cast<std::uint32_t>(events);
   chunk.address_shift = static_cast<std::uint32_t>(shift);
   return why.empty();

@@ -1,5 +1,5 @@
-// From encoded messages of proto/trace.proto to plain records. Every function is false when the message is malformed; unknown fields
-// are passed over.
+// From encoded messages of proto/trace.proto to plain records. Every function is false when the message is malformed;
+// unknown fields are passed over.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace liveset::trace {
 using Layout = std::array<std::uint32_t, 256>;
 
 bool parse_header(Bytes message, Header& header, std::string& magic, Layout& layout);
-// Adds to `dictionary`. Ids are dense, so one that lies far beyond the entries so far is refused rather than made room for.
+// Adds to `dictionary`. Ids are dense, so one that lies far beyond the entries so far is refused rather than made room
+// for.
 bool parse_dictionary(Bytes message, Dictionary& dictionary);
 bool parse_loss(Bytes message, Loss& loss);
 

@@ -10,9 +10,9 @@ namespace liveset::trace {
 
 struct Packet {
   std::uint64_t offset = 0, content_offset = 0, end = 0;  // in the file; the content is all but tag and length
-  std::uint32_t field = 0;            // of the body; 0 when there is none
-  Bytes body;                         // valid until the scanner moves on
-  bool intact = false;                // well formed, and the checksum is right
+  std::uint32_t field = 0;                                // of the body; 0 when there is none
+  Bytes body;                                             // valid until the scanner moves on
+  bool intact = false;                                    // well formed, and the checksum is right
   std::optional<std::uint64_t> footer_offset;
 };
 
@@ -23,7 +23,8 @@ class PacketScanner {
  public:
   explicit PacketScanner(const FileBytes& file) : file_(&file) {}
 
-  // The packet at `offset`, nothing at the file's end and where no packet begins or the file ends inside it (then `torn()`).
+  // The packet at `offset`, nothing at the file's end and where no packet begins or the file ends inside it (then
+  // `torn()`).
   Result<std::optional<Packet>> at(std::uint64_t offset);
   bool torn() const { return torn_; }
 

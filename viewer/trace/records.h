@@ -1,4 +1,5 @@
-// The trace as plain records: what the rest of the viewer sees. Numbers equal those of proto/trace.proto (checked in trace_file.cpp).
+// The trace as plain records: what the rest of the viewer sees. Numbers equal those of proto/trace.proto (checked in
+// trace_file.cpp).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,18 +13,68 @@ inline constexpr int phase_count = 6;
 std::string_view phase_name(Phase phase);  // "forward", ...
 
 enum class MemoryClass : std::uint8_t {
-  none, parameter, gradient, optimizer_state, buffer, checkpoint_input, rng_state, activation, recomputed_activation, input,
-  activation_gradient, communication, offloaded, loss, temporary, library, unattributed
+  none,
+  parameter,
+  gradient,
+  optimizer_state,
+  buffer,
+  checkpoint_input,
+  rng_state,
+  activation,
+  recomputed_activation,
+  input,
+  activation_gradient,
+  communication,
+  offloaded,
+  loss,
+  temporary,
+  library,
+  unattributed
 };
 inline constexpr int class_count = 17;
 std::string_view class_name(MemoryClass memory_class);  // "checkpoint_input", ...
 
 enum class Kind : std::uint8_t {
-  none = 0, alloc = 1, free_requested, free_completed, free_unmatched, segment_alloc, segment_free, segment_map, segment_unmap,
-  pool_create, pool_destroy, pool_trim, host_alloc, host_free, host_register, host_unregister, out_of_memory, counter, kernel,
-  step_begin = 32, step_end, microbatch_begin, microbatch_end, phase, scope_begin, scope_end, attribute, backward_begin, backward_end,
-  value_create = 64, value_retain, value_drop, value_use, value_remake, value_merge, value_release, value_alias, value_offload,
-  value_prefetch, value_mutate,
+  none = 0,
+  alloc = 1,
+  free_requested,
+  free_completed,
+  free_unmatched,
+  segment_alloc,
+  segment_free,
+  segment_map,
+  segment_unmap,
+  pool_create,
+  pool_destroy,
+  pool_trim,
+  host_alloc,
+  host_free,
+  host_register,
+  host_unregister,
+  out_of_memory,
+  counter,
+  kernel,
+  step_begin = 32,
+  step_end,
+  microbatch_begin,
+  microbatch_end,
+  phase,
+  scope_begin,
+  scope_end,
+  attribute,
+  backward_begin,
+  backward_end,
+  value_create = 64,
+  value_retain,
+  value_drop,
+  value_use,
+  value_remake,
+  value_merge,
+  value_release,
+  value_alias,
+  value_offload,
+  value_prefetch,
+  value_mutate,
   storage = 80
 };
 std::string_view kind_name(Kind kind);  // JSON names; decisions: retain is "keep", remake is "rerun"
@@ -44,11 +95,25 @@ struct Header {
   std::uint64_t start_ticks = 0, start_monotonic_ns = 0, start_realtime_ns = 0;
   Process process;
 };
-struct Scope { std::uint32_t parent = 0, name = 0; ScopeKind kind = ScopeKind::none; };
-struct Heap { std::uint32_t name = 0, source = 0; int device_type = 0, device_index = 0; };
-struct Thread { std::int64_t tid = 0; std::string name; };
-struct Value { std::uint32_t name = 0, group = 0; std::int64_t layer = -1; };
-struct Source { std::string name, version, covers, cannot_see; };
+struct Scope {
+  std::uint32_t parent = 0, name = 0;
+  ScopeKind kind = ScopeKind::none;
+};
+struct Heap {
+  std::uint32_t name = 0, source = 0;
+  int device_type = 0, device_index = 0;
+};
+struct Thread {
+  std::int64_t tid = 0;
+  std::string name;
+};
+struct Value {
+  std::uint32_t name = 0, group = 0;
+  std::int64_t layer = -1;
+};
+struct Source {
+  std::string name, version, covers, cannot_see;
+};
 
 // Vectors are indexed by id; entry 0 is the empty one. An id beyond the end reads as entry 0.
 struct Dictionary {
@@ -58,9 +123,12 @@ struct Dictionary {
   std::vector<Thread> threads;
   std::vector<Value> values;
   std::vector<Source> sources;
-  std::string_view string(std::uint32_t id) const { return id < strings.size() ? std::string_view(strings[id]) : std::string_view(); }
-  std::string module_path(std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
-  std::string scope_path(std::uint32_t scope) const;   // all scopes, joined by "/"
+  std::string_view string(std::uint32_t id) const {
+    return id < strings.size() ? std::string_view(strings[id]) : std::string_view();
+  }
+  std::string module_path(
+      std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
+  std::string scope_path(std::uint32_t scope) const;  // all scopes, joined by "/"
 };
 
 struct HeapTotal {
@@ -70,14 +138,17 @@ struct HeapTotal {
   std::uint64_t allocator_total = 0, allocator_reserved = 0;
   std::int64_t baseline_bytes = 0;
 };
-// Allocations are numbered without gaps over what can be read, so that arrays may be indexed by them. Event numbers are those of the
-// recording: after a chunk that cannot be read, first_event jumps.
+// Allocations are numbered without gaps over what can be read, so that arrays may be indexed by them. Event numbers are
+// those of the recording: after a chunk that cannot be read, first_event jumps.
 struct ChunkInfo {
   std::uint64_t offset = 0, first_event = 0, first_time_ns = 0, first_allocation = 0;
   std::uint32_t events = 0, allocations = 0;
   std::vector<HeapTotal> totals;  // after the chunk
 };
-struct Loss { int reason = 0; std::uint64_t events = 0, before_event = 0, time_ns = 0; };
+struct Loss {
+  int reason = 0;
+  std::uint64_t events = 0, before_event = 0, time_ns = 0;
+};
 
 struct Health {
   std::uint64_t lost_events = 0;      // by the recorder's own account, and those of chunks that cannot be read
@@ -86,30 +157,32 @@ struct Health {
   // By the footer; 0 without one (a pass over the events gives the true figures).
   std::uint64_t unmatched_frees = 0, implied_frees = 0, conservation_mismatches = 0;
   bool has_footer = false;
-  std::string end;                    // how the process ended, by the footer: "exit", "killed", "exec"
-  bool truncated = false;             // the tail is missing or damaged
-  std::uint64_t readable_bytes = 0;   // of the file, up to the last good packet
-  std::string note;                   // one line for people, with the offset, when truncated or damaged
+  std::string end;                   // how the process ended, by the footer: "exit", "killed", "exec"
+  bool truncated = false;            // the tail is missing or damaged
+  std::uint64_t readable_bytes = 0;  // of the file, up to the last good packet
+  std::string note;                  // one line for people, with the offset, when truncated or damaged
   std::vector<Loss> losses;
 };
 
-// One decoded chunk, structure of arrays. Dense columns have one entry an event; sparse ones one entry for each event whose kind has
-// the column (columns_of in proto/event_columns.h), in event order. A column that was not asked for is empty.
+// One decoded chunk, structure of arrays. Dense columns have one entry an event; sparse ones one entry for each event
+// whose kind has the column (columns_of in proto/event_columns.h), in event order. A column that was not asked for is
+// empty.
 struct Columns {
   std::uint64_t first_event = 0, first_allocation = 0;
   std::uint32_t events = 0, allocations = 0;  // `allocations` of the events are ALLOC
   std::vector<std::uint8_t> kind;             // with the totals bit 0x80
-  std::vector<std::uint64_t> time_ns;  // absolute
+  std::vector<std::uint64_t> time_ns;         // absolute
   std::vector<std::uint32_t> thread, scope;
   std::vector<std::uint8_t> phase;
   std::vector<std::uint32_t> heap;
   std::vector<std::uint64_t> stream, address, size;
-  std::vector<std::uint64_t> age;  // never beyond the first allocation; 0: what is freed lies in a part of the file that cannot be read
-  std::vector<std::int64_t> total_error;     // allocator's total - our running sum
+  std::vector<std::uint64_t>
+      age;  // never beyond the first allocation; 0: what is freed lies in a part of the file that cannot be read
+  std::vector<std::int64_t> total_error;  // allocator's total - our running sum
   std::vector<std::int64_t> reserved_delta;
   std::vector<std::uint32_t> value, name, text, stack;
   std::vector<std::uint8_t> memory_class;
-  std::vector<std::uint32_t> reads_begin;    // sparse: entry i's reads are reads[reads_begin[i] .. reads_begin[i + 1])
+  std::vector<std::uint32_t> reads_begin;  // sparse: entry i's reads are reads[reads_begin[i] .. reads_begin[i + 1])
   std::vector<std::uint32_t> reads;
   std::vector<std::int64_t> number;
 };
@@ -124,7 +197,8 @@ struct Event {
   std::uint32_t thread = 0, scope = 0, heap = 0, value = 0, name = 0, text = 0, stack = 0;
   MemoryClass memory_class = MemoryClass::none;
   std::uint64_t stream = 0, address = 0, size = 0;
-  // alloc: its ordinal; matched free: ordinal of what is freed, `no_allocation` when that cannot be read (Columns::age).
+  // alloc: its ordinal; matched free: ordinal of what is freed, `no_allocation` when that cannot be read
+  // (Columns::age).
   std::uint64_t allocation = 0;
   std::int64_t total_error = 0, reserved_delta = 0, number = 0;
   const std::uint32_t* reads = nullptr;

@@ -16,10 +16,10 @@ enum class ErrorKind {
 
 struct Error {
   ErrorKind kind = ErrorKind::unreadable;
-  std::string file;                      // empty when no file is concerned
-  std::optional<std::uint64_t> offset;   // byte offset in it
-  std::string what;                      // what is wrong, lower case, no full stop
-  std::string hint;                      // what to try next; may be empty
+  std::string file;                     // empty when no file is concerned
+  std::optional<std::uint64_t> offset;  // byte offset in it
+  std::string what;                     // what is wrong, lower case, no full stop
+  std::string hint;                     // what to try next; may be empty
 
   // One line: "FILE: at byte N: WHAT (HINT)".
   std::string message() const {

@@ -18,7 +18,8 @@ Status TraceFile::State::decode(const ChunkPlace& place, ColumnMask mask, Column
   Result<Bytes> bytes = file.read(place.content_offset, place.content_bytes, packet_buffer);
   if (!bytes) return bytes.take_error();
   const Packet packet = parse_packet(*bytes);
-  if (!packet.intact) return file.error(place.content_offset, "the file has changed while it was read", "is it being written or copied?");
+  if (!packet.intact)
+    return file.error(place.content_offset, "the file has changed while it was read", "is it being written or copied?");
   ChunkView view;
   std::string why;
   if (!parse_chunk(packet.body, view, why) || !decode_chunk(view, layout, mask, out, why)) {
@@ -46,7 +47,8 @@ Status TraceFile::State::read_chunk(std::size_t index, ColumnMask mask, Columns&
 bool TraceFile::State::settle_ages(std::size_t index, Columns& out, std::string& why) const {
   const std::uint64_t first = places[index].first_allocation;
   if (gaps.empty()) {
-    // The usual case. The union of all ages is at most twice the largest, and that suffices but for a file's first chunks.
+    // The usual case. The union of all ages is at most twice the largest, and that suffices but for a file's first
+    // chunks.
     std::uint64_t any = 0;
     for (const std::uint64_t age : out.age) any |= age;
     if (any <= first) return true;
@@ -97,6 +99,8 @@ const std::vector<ChunkInfo>& TraceFile::chunks() const { return state_->chunks;
 std::uint64_t TraceFile::events() const { return state_->events; }
 std::uint64_t TraceFile::allocations() const { return state_->allocations; }
 std::uint64_t TraceFile::end_time_ns() const { return state_->end_time_ns; }
-Status TraceFile::read_chunk(std::size_t index, ColumnMask mask, Columns& out) const { return state_->read_chunk(index, mask, out); }
+Status TraceFile::read_chunk(std::size_t index, ColumnMask mask, Columns& out) const {
+  return state_->read_chunk(index, mask, out);
+}
 
 }  // namespace liveset::trace

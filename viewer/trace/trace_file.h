@@ -1,6 +1,7 @@
-// Opens a *.liveset file, checks it, and decodes it chunk by chunk. Never trusts a length; reads a file without a footer or with
-// a torn tail as far as it goes and says so in health(). open() looks at every packet's checksum, so that what health() says is
-// complete before the first chunk is decoded; chunks that cannot be read are not in chunks().
+// Opens a *.liveset file, checks it, and decodes it chunk by chunk. Never trusts a length; reads a file without a
+// footer or with a torn tail as far as it goes and says so in health(). open() looks at every packet's checksum, so
+// that what health() says is complete before the first chunk is decoded; chunks that cannot be read are not in
+// chunks().
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,7 +21,8 @@ inline constexpr ColumnMask all_columns = 0xffffffffU;
 class TraceFile {
  public:
   struct State;  // trace_state.h, for this folder
-  // Errors: ErrorKind::unreadable when there is no readable header (missing, a directory, not a trace, newer major version).
+  // Errors: ErrorKind::unreadable when there is no readable header (missing, a directory, not a trace, newer major
+  // version).
   static Result<TraceFile> open(const std::string& path);
   TraceFile(TraceFile&&) noexcept;
   TraceFile& operator=(TraceFile&&) noexcept;
@@ -36,8 +38,9 @@ class TraceFile {
   std::uint64_t allocations() const;
   std::uint64_t end_time_ns() const;
 
-  // Decodes chunk `index`. `mask` names the columns wanted; KIND is always decoded. Buffers of `out` are reused. May be called from
-  // several threads at once. An error means that the bytes are whole and yet make no sense, or that the file has changed.
+  // Decodes chunk `index`. `mask` names the columns wanted; KIND is always decoded. Buffers of `out` are reused. May be
+  // called from several threads at once. An error means that the bytes are whole and yet make no sense, or that the
+  // file has changed.
   Status read_chunk(std::size_t index, ColumnMask mask, Columns& out) const;
 
  private:
@@ -45,8 +48,10 @@ class TraceFile {
   std::unique_ptr<State> state_;
 };
 
-// Calls `visit` for every event of chunks [first_chunk, last_chunk) in order; stops early when it returns false. Not for hot paths.
-Status for_each_event(const TraceFile& file, std::size_t first_chunk, std::size_t last_chunk, const std::function<bool(const Event&)>& visit);
+// Calls `visit` for every event of chunks [first_chunk, last_chunk) in order; stops early when it returns false. Not
+// for hot paths.
+Status for_each_event(const TraceFile& file, std::size_t first_chunk, std::size_t last_chunk,
+                      const std::function<bool(const Event&)>& visit);
 Status for_each_event(const TraceFile& file, const std::function<bool(const Event&)>& visit);
 
 }  // namespace liveset::trace

@@ -11,7 +11,8 @@ namespace liveset::trace {
 static_assert(std::endian::native == std::endian::little, "words are loaded as the file has them");
 
 // Decodes exactly `count` varints that fill [p, end); false when they do not. Reads up to 8 bytes beyond `end`.
-// Values are cut to T; `all` is the union of those of more than one byte, so that a caller can see whether that lost any bits.
+// Values are cut to T; `all` is the union of those of more than one byte, so that a caller can see whether that lost
+// any bits.
 template <class T>
 bool decode_varints(const std::uint8_t* p, const std::uint8_t* end, T* out, std::size_t count, std::uint64_t& all) {
   constexpr std::uint64_t high_bits = 0x8080808080808080U;

@@ -1,4 +1,5 @@
-// Files of every released version of the format are read as they always were. `captures_test --write` writes the expected files anew.
+// Files of every released version of the format are read as they always were. `captures_test --write` writes the
+// expected files anew.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -16,7 +17,9 @@ using nlohmann::ordered_json;
 
 const std::filesystem::path folder = LIVESET_SOURCE_DIR "/tests/golden/captures";
 
-std::string text_of(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
+std::string text_of(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
 
 // One line for info, one for each event: differences are easy to see.
 std::string describe(const std::string& path) {

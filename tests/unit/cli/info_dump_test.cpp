@@ -78,7 +78,9 @@ TEST_F(InfoAndDump, DumpJsonHasEveryFieldOfTheKind) {
   const json all = dump("");
   EXPECT_EQ(all["schema"], "liveset.dump/1");
   ASSERT_EQ(all["events"].size(), 6);
-  EXPECT_EQ(all["events"][1], json::parse(R"({"event": 1, "time_ns": 100, "kind": "alloc", "phase": "forward", "tid": 4711, "scope": "encoder",
+  EXPECT_EQ(
+      all["events"][1],
+      json::parse(R"({"event": 1, "time_ns": 100, "kind": "alloc", "phase": "forward", "tid": 4711, "scope": "encoder",
     "heap": "cpu/arena", "address": "0x1000", "bytes": 512, "allocation": 0, "allocator_minus_sum": 0, "reserved_change": 4096})"));
   EXPECT_EQ(all["events"][2]["kind"], "keep");
   EXPECT_EQ(all["events"][2]["value"], "h0");
@@ -106,7 +108,8 @@ TEST_F(InfoAndDump, DumpTableKeepsWholeFieldsOnOneLine) {
   const Ran ran = run_liveset("dump " + path_);
   EXPECT_EQ(ran.status, 0);
   EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 7);
-  EXPECT_THAT(ran.out, HasSubstr("heap=cpu/arena address=0x1000 bytes=512 allocation=0 allocator_minus_sum=0 reserved_change=4096 in encoder\n"));
+  EXPECT_THAT(ran.out, HasSubstr("heap=cpu/arena address=0x1000 bytes=512 allocation=0 allocator_minus_sum=0 "
+                                 "reserved_change=4096 in encoder\n"));
   EXPECT_THAT(ran.out, HasSubstr("value=h0 class=activation number=0 reads=[\"h0\"]\n"));
 }
 
@@ -135,11 +138,14 @@ TEST_F(InfoAndDump, InfoJsonSaysWhereTheBytesWent) {
 TEST_F(InfoAndDump, InfoTableIsForPeople) {
   const Ran ran = run_liveset("info " + path_);
   EXPECT_EQ(ran.status, 0);
-  for (const char* text : {"format 1.0, written by liveset 0.1.0-test", "trainer --steps 3", "pid 42, child of 7, on host", "2023-11-14 22:13:20 UTC", "cannot see",
-                           "the rest", "Health: 7 events lost, 1 frees without their allocation", "7 lost before event 6", "ring_full"}) {
+  for (const char* text :
+       {"format 1.0, written by liveset 0.1.0-test", "trainer --steps 3", "pid 42, child of 7, on host",
+        "2023-11-14 22:13:20 UTC", "cannot see", "the rest", "Health: 7 events lost, 1 frees without their allocation",
+        "7 lost before event 6", "ring_full"}) {
     EXPECT_THAT(ran.out, HasSubstr(text));
   }
-  EXPECT_THAT(run_liveset("info --format csv " + path_).out, HasSubstr("heap,device,peak,at event,at the end,blocks\ncpu/arena,cpu,512,1,0,0\n"));
+  EXPECT_THAT(run_liveset("info --format csv " + path_).out,
+              HasSubstr("heap,device,peak,at event,at the end,blocks\ncpu/arena,cpu,512,1,0,0\n"));
 }
 
 TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {
@@ -150,11 +156,15 @@ TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {
     const Ran ran = run_liveset(command + path_);
     EXPECT_EQ(ran.status, 3);
     EXPECT_EQ(ran.out, "");
-    EXPECT_THAT(ran.err, HasSubstr("written in format 7.0 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
+    EXPECT_THAT(
+        ran.err,
+        HasSubstr(
+            "written in format 7.0 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
   }
 }
 
-// The exit statuses that damage leads to. That no damage goes unnoticed is what fuzz.traces proves, in thousands of ways.
+// The exit statuses that damage leads to. That no damage goes unnoticed is what fuzz.traces proves, in thousands of
+// ways.
 TEST_F(InfoAndDump, DamagedFilesEndInTheStatusThatTheirsIs) {
   test::TraceMutator mutator(test::read_file(path_), 5);
   const std::string damaged = folder_.file("damaged.liveset");

@@ -11,8 +11,11 @@ using testing::HasSubstr;
 
 class Dictionaries : public test::OpenedTraceTest {
  protected:
-  TraceFile open_with(const proto::Dictionary& dictionary) { return open_good(TraceBuilder().header().dictionary(dictionary).footer().bytes()); }
-  static void add_scope(proto::Dictionary& dictionary, std::uint32_t id, std::uint32_t parent, proto::ScopeKind kind, const std::string& name) {
+  TraceFile open_with(const proto::Dictionary& dictionary) {
+    return open_good(TraceBuilder().header().dictionary(dictionary).footer().bytes());
+  }
+  static void add_scope(proto::Dictionary& dictionary, std::uint32_t id, std::uint32_t parent, proto::ScopeKind kind,
+                        const std::string& name) {
     proto::String& string = *dictionary.add_string();
     string.set_id(static_cast<std::uint32_t>(dictionary.string_size()));
     string.set_text(name);

@@ -1,8 +1,8 @@
 // A disk that is full: nothing is written twice, nothing half; what was lost is said, in room that was kept for it.
 #include <gmock/gmock.h>
 
-#include <csignal>
 #include <sys/resource.h>
+#include <csignal>
 
 #include "profiler/writer/trace_writer.h"
 #include "tests/support/opened_trace.h"
@@ -125,7 +125,8 @@ TEST_F(DiskFull, WithoutReservationTheFileIsStillAValidPrefix) {
 TEST_F(DiskFull, NoRoomForTheHeader) {
   disk_.capacity = 100;
   std::string error;
-  EXPECT_EQ(TraceWriter::create(std::make_unique<test::SmallDiskSink>(disk_), "disk", test::header_info(), &error), nullptr);
+  EXPECT_EQ(TraceWriter::create(std::make_unique<test::SmallDiskSink>(disk_), "disk", test::header_info(), &error),
+            nullptr);
   EXPECT_THAT(error, testing::HasSubstr("disk full"));
   EXPECT_TRUE(disk_.content.empty());
 }
@@ -142,7 +143,8 @@ TEST_F(DiskFull, LossesThatTheCallerStatesAreAddedToThoseOfTheDisk) {
   EXPECT_EQ(file.health().end, "killed");
 }
 
-// The real thing: a file size limit fails writes in the middle, as a full disk does on a file system that cannot reserve.
+// The real thing: a file size limit fails writes in the middle, as a full disk does on a file system that cannot
+// reserve.
 TEST_F(DiskFull, AFileSizeLimitLeavesNoTornPacket) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};

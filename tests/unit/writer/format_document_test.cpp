@@ -1,4 +1,5 @@
-// proto/FORMAT.md is true: its hex is the file that the writer makes, its tables are the schema, its Python reads what we read.
+// proto/FORMAT.md is true: its hex is the file that the writer makes, its tables are the schema, its Python reads what
+// we read.
 #include <gmock/gmock.h>
 
 #include <cstdio>
@@ -68,7 +69,8 @@ TEST_F(FormatDocument, TheTableOfKindsIsTheOneInTheCode) {
   for (int kind = 1; kind < proto::EventKind_ARRAYSIZE; ++kind) {
     if (!proto::EventKind_IsValid(kind)) continue;
     ASSERT_TRUE(shown.contains(kind)) << proto::EventKind_Name(static_cast<proto::EventKind>(kind));
-    EXPECT_EQ(shown[kind], proto::columns_of(static_cast<std::uint8_t>(kind))) << proto::EventKind_Name(static_cast<proto::EventKind>(kind));
+    EXPECT_EQ(shown[kind], proto::columns_of(static_cast<std::uint8_t>(kind)))
+        << proto::EventKind_Name(static_cast<proto::EventKind>(kind));
   }
 }
 
@@ -77,7 +79,8 @@ json expected_line(const trace::Event& event, const std::uint32_t* reads) {
   const auto kind = static_cast<std::uint8_t>(event.kind);
   const std::uint32_t columns = proto::columns_of(event.has_totals ? kind | proto::kind_has_totals : kind);
   const auto has = [columns](proto::ColumnId id) { return (columns & proto::column_bit(id)) != 0; };
-  json line = {{"event", event.index}, {"time_ns", event.time_ns}, {"kind", kind}, {"scope", event.scope}, {"thread", event.thread}, {"phase", event.phase}};
+  json line = {{"event", event.index}, {"time_ns", event.time_ns}, {"kind", kind},
+               {"scope", event.scope}, {"thread", event.thread},   {"phase", event.phase}};
   if (has(proto::COLUMN_HEAP)) line["heap"] = event.heap;
   if (has(proto::COLUMN_STREAM)) line["stream"] = event.stream;
   if (has(proto::COLUMN_ADDRESS)) line["address"] = event.address;

@@ -221,7 +221,8 @@ TEST_F(TraceWriterTest, AFreeThatCompletesLaterFindsItsBlockTwice) {
 
 TEST_F(TraceWriterTest, TimeNeverRunsBackwards) {
   auto writer = create();
-  for (const std::uint64_t time : std::vector<std::uint64_t>{100, 90, 100, 1'000'000'000'000, 5}) writer->append(event(proto::EVENT_STEP_BEGIN, time));
+  for (const std::uint64_t time : std::vector<std::uint64_t>{100, 90, 100, 1'000'000'000'000, 5})
+    writer->append(event(proto::EVENT_STEP_BEGIN, time));
   writer->finish("exit");
   std::vector<std::uint64_t> times;
   for (const trace::Event& read : read_events(open())) times.push_back(read.time_ns);
