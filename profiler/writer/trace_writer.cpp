@@ -61,11 +61,12 @@ std::string encode_header(const HeaderInfo& info) {
   process.set_exec_count(info.exec_count);
   process.set_host(valid_utf8(info.host));
   process.set_executable(valid_utf8(info.executable));
+  constexpr std::size_t frame_bytes = 4;  // tag and length of an argument
   std::size_t room = max_command_bytes;
   for (const std::string& argument : info.command) {
-    const std::string_view kept = std::string_view(argument).substr(0, room);
-    if (kept.size() + 4 > room) break;
-    room -= kept.size() + 4;
+    if (room <= frame_bytes) break;
+    const std::string_view kept = std::string_view(argument).substr(0, room - frame_bytes);
+    room -= kept.size() + frame_bytes;
     process.add_command(valid_utf8(kept));
   }
   describe_columns(header);
