@@ -158,7 +158,7 @@ def lost_events(events):
 
 def make_trace(events):
     name = os.path.join(WORK, f"train-{events}.liveset")
-    if not os.path.exists(name):
+    if not os.path.exists(name) or os.path.getmtime(name) < os.path.getmtime(path_of("make_trace")):
         progress(f"  writing a trace of {events:,} events")
         run([path_of("make_trace"), "--events", str(events), "--out", name + ".part"])
         os.rename(name + ".part", name)
