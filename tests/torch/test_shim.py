@@ -102,6 +102,75 @@ class ShimTest(unittest.TestCase):
                 self.assertEqual(unpacked, direct)
                 self.assertEqual((calls, calls_unpacked), (1 + checkpointed, 1 + checkpointed))
 
+    def test_nodes_that_hooks_packed_are_known_as_long_as_they_live(self):
+        """torch before 2.14: what is remembered of saved-tensor hooks goes with the graphs, and is found fast while it is there."""
+        self.install(readable=False)
+        packed = self.shim._installed[-1].packed
+        unpacked = []
+
+        def run():
+            hooks = torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: unpacked.append(1) or tensor)
+            x = torch.ones(4, requires_grad=True)
+            with hooks:
+                inside = x.exp()
+            outside = inside.cos()
+            return inside, outside
+
+        kept = [run() for _ in range(10)]
+        for inside, outside in kept:
+            self.assertIn(inside.grad_fn, packed)
+            self.assertNotIn(outside.grad_fn, packed)
+        for _ in range(100):
+            run()[1].sum().backward()
+        self.assertEqual(len(packed.ranges), 10)
+        self.assertEqual(len(unpacked), 100, "only backward itself unpacks")
+        del kept, inside, outside
+        self.assertEqual(len(packed.ranges), 0)
+        # Inside of hooks that are still on, too.
+        with torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: unpacked.append(1) or tensor):
+            torch.ones(4, requires_grad=True).exp().sum().backward()
+        self.assertEqual(len(unpacked), 101)
+        self.assertEqual(self.recorder.failures, [])
+
+    def test_packed_nodes_of_hooks_that_live_for_ever(self):
+        """What is remembered stays bounded, and errs towards a slot that is not read."""
+        packed = sys.modules["_liveset_shim.graph"].PackedRanges(self.shim.Context(torch, self.recorder.functions()))
+
+        class Node:
+            def __init__(self, number):
+                self._sequence_nr = lambda: number
+
+        count = 3 * packed.MOST
+        for number in range(count):
+            packed.add(3 * number, 3 * number + 2, len)  # a builtin function lives for ever
+        self.assertLessEqual(len(packed.ranges), packed.MOST)
+        self.assertTrue(all(Node(3 * number + 1) in packed for number in range(count)))
+        self.assertNotIn(Node(3 * count - 1), packed)
+        self.assertNotIn(Node(3 * count - 4), packed)
+
+    def test_models_that_come_and_go_are_forgotten(self):
+        self.install()
+        scopes = self.shim._installed[0]
+        outer = nn.Sequential(nn.Linear(8, 8))
+        outer(torch.ones(2, 8))
+
+        class Calls(nn.Module):
+            def forward(self, x):
+                return small_net()(x)
+
+        calls = Calls()
+        for _ in range(20):
+            small_net()(torch.ones(5, 8)).sum().backward()
+            calls(torch.ones(5, 8))
+        gc.collect()
+        alive = {id(outer), id(calls), id(outer[0])}
+        self.assertEqual(set(scopes.roots), alive - {id(outer[0])})
+        self.assertEqual(set(scopes.latest), alive)
+        self.assertEqual(scopes.roots[id(calls)].children, {})
+        self.recorder.events.clear()
+        outer(torch.ones(2, 8))
+        self.assertEqual(self.recorder.of("begin"), [("begin", "Sequential"), ("begin", "Sequential.0")])
+
     def test_nothing_of_the_job_is_kept_alive(self):
         self.install()
         net = small_net()

@@ -14,10 +14,10 @@ class Place:
     __slots__ = ("scope", "parent", "module", "module_id", "names", "qualified", "children", "changes_phase", "first_parameter",
                  "__weakref__")
 
-    def __init__(self, scope, parent, module, names, qualified):
+    def __init__(self, scope, parent, module, names, qualified, gone=None):
         self.scope = scope
         self.parent = parent
-        self.module = weakref.ref(module) if module is not None else _nothing
+        self.module = weakref.ref(module, gone) if module is not None else _nothing
         self.module_id = id(module) if module is not None else 0
         self.names = names          # {id(module): (weak reference, qualified name)} of the root module above
         self.qualified = qualified  # name below that root
@@ -142,10 +142,9 @@ class Modules:
         name = type(inner).__name__
         scope = self.context.scope(0, SCOPE_MODULE, self.context.text(name))
         names = {id(child): (weakref.ref(child), qualified) for qualified, child in module.named_modules()}
-        place = Place(scope, None, module, names, "")
+        place = Place(scope, None, module, names, "", self._forgets(id(module), self.roots))
         # A root without parameters is a criterion or a transform: no forward of a model.
         place.changes_phase = next(module.parameters(), None) is not None
-        _forget_dead(self.roots)
         self.roots[id(module)] = self.latest[id(module)] = place
         return place
 
@@ -160,10 +159,20 @@ class Modules:
             relative = qualified = type(module).__name__
         relative = relative or type(module).__name__
         scope = self.context.scope(top.scope, SCOPE_MODULE, self.context.text(relative))
-        place = Place(scope, top, module, top.names, qualified)
-        _forget_dead(top.children)
+        place = Place(scope, top, module, top.names, qualified, self._forgets(id(module), top.children))
         top.children[id(module)] = self.latest[id(module)] = place
         return place
+
+    def _forgets(self, key, places):
+        """What drops a module's place from `places` and from `latest` when the module is gone: models may come and go for ever."""
+        latest = self.latest
+
+        def gone(reference):
+            for known in (places, latest):
+                place = known.get(key)
+                if place is not None and place.module is reference:
+                    known.pop(key, None)
+        return gone
 
     def find_region(self, top, name):
         children = top.children if top is not None else self.roots
@@ -223,10 +232,3 @@ class Modules:
                         self.context.state(memory_class, tensor, self.context.text(name))
                     except Exception as error:  # one that has no storage must not hide the others
                         self.context.failed(error)
-
-
-def _forget_dead(places):
-    """Drops the places of modules that are gone, when there are many."""
-    if len(places) & 255 == 255:
-        for key in [key for key, place in places.items() if place.module_id and place.module() is None]:
-            del places[key]
