@@ -18,8 +18,8 @@ void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, 
                   const Totals* totals) {
   if (heap == 0) return;
   const bool extended = totals != nullptr || stream != 0;
-  Thread* thread = enter(extended ? 2 : 1);
-  if (thread == nullptr) return;
+  Thread* thread = enter();
+  if (thread == nullptr || !has_room(*thread, extended ? 2 : 1)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
   const auto kind_byte = static_cast<std::uint8_t>(extended ? kind | channel::kind_extended : kind);
   thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind_byte, phase_of(*thread, phase), static_cast<std::uint16_t>(heap)};
@@ -30,12 +30,14 @@ void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, 
   leave(*thread, extended ? 2 : 1);
 }
 
-// An event of one unit; `change` may alter the thread's state first.
+// An event of one unit; `change` may alter the thread's state first, and does so even when the event is dropped: the events after it
+// are told the truth, and each end still meets its begin.
 template <class Change>
 void record_simple(std::uint8_t kind, std::uint64_t a, std::uint64_t b, std::uint32_t heap, Change change) {
-  Thread* thread = enter(1);
+  Thread* thread = enter();
   if (thread == nullptr) return;
   const std::uint32_t scope = change(*thread);
+  if (!has_room(*thread, 1)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
   thread->ring.unit(0) = Unit{ticks, a, b, scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
   leave(*thread, 1);
@@ -200,8 +202,8 @@ void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, st
   if (!channel::is_value_kind(kind)) return;
   if (read_count > channel::max_reads) read_count = channel::max_reads;
   const std::uint32_t units = channel::value_units(read_count);
-  Thread* thread = enter(units);
-  if (thread == nullptr) return;
+  Thread* thread = enter();
+  if (thread == nullptr || !has_room(*thread, units)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
   thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
   thread->ring.unit_as<channel::ValueUnit>(1) = {

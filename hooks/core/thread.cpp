@@ -101,6 +101,7 @@ Thread* ring_of_a_dead_thread() {
   for (std::uint32_t i = 0; i < rings.count; ++i) {
     Thread* thread = rings.all[i];
     if (thread->tid == 0 || syscall(SYS_tgkill, getpid(), thread->tid, 0) == 0 || errno != ESRCH) continue;
+    thread->tid = 0;  // found once only: whoever cannot use it puts it on the free list
     return thread;
   }
   return nullptr;

@@ -39,8 +39,8 @@ Thread* attach_thread(bool for_event);
 // The ring is full: waits or drops, as told. True when there is room now.
 bool wait_for_room(Thread& thread, std::uint32_t units);
 
-// Room for an event of `units` units on the calling thread, or null: off, no ring, full, or inside another call.
-inline Thread* enter(std::uint32_t units) {
+// Begins a call: the calling thread, or null: off, no ring, or inside another call. has_room() or leave() ends it.
+inline Thread* enter() {
   Thread* thread = this_thread;
   if (thread == nullptr || process.flag() != flag_on) [[unlikely]] {
     thread = attach_thread(true);
@@ -52,13 +52,6 @@ inline Thread* enter(std::uint32_t units) {
   }
   thread->inside = true;
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (!thread->ring.has_space(units)) [[unlikely]] {
-    if (!wait_for_room(*thread, units)) {
-      thread->ring.close(0);  // attach_thread() left it busy
-      thread->inside = false;
-      return nullptr;
-    }
-  }
   return thread;
 }
 
@@ -66,6 +59,13 @@ inline void leave(Thread& thread, std::uint32_t units) {
   thread.ring.close(units);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   thread.inside = false;
+}
+
+// Room for an event of `units` units? False: the ring is full, the event is counted as lost, and the call has ended.
+inline bool has_room(Thread& thread, std::uint32_t units) {
+  if (thread.ring.has_space(units) || wait_for_room(thread, units)) [[likely]] return true;
+  leave(thread, 0);  // attach_thread() left the ring busy
+  return false;
 }
 
 }  // namespace liveset::core

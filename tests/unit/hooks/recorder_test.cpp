@@ -3,6 +3,8 @@
 #include "hooks/core/recorder.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <deque>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "hooks/core/process.h"
+#include "hooks/core/thread.h"
 #include "profiler/collect/collector.h"
 #include "proto/trace.pb.h"
 #include "tests/support/temporary_folder.h"
@@ -24,11 +27,15 @@ namespace {
 class RecorderTest : public testing::Test {
  protected:
   void SetUp() override {
+    if (process.flag() != flag_off) GTEST_SKIP() << "one recording a program: ctest runs each case by itself";
     setenv("LIVESET_SOCKET", folder_.file("socket").c_str(), 1);
     collector_ = std::make_unique<collect::Collector>(collect::listen_at(folder_.file("socket")), -1);
     collector_->set_output(folder_.file("trace.liveset"));
-    collecting_ = std::thread([this] { collector_->run(); });
     process.start();
+    if (collects_at_once) start_collecting();
+  }
+  void start_collecting() {
+    collecting_ = std::thread([this] { collector_->run(); });
   }
   // Ends the collection and gives all events.
   std::vector<trace::Event> events() {
@@ -52,6 +59,7 @@ class RecorderTest : public testing::Test {
   }
 
   std::unique_ptr<trace::TraceFile> file;
+  bool collects_at_once = true;
 
  private:
   test::TemporaryFolder folder_;
@@ -237,6 +245,79 @@ TEST_F(RecorderTest, ScopesDeeperThanAreKeptStillEndRight) {
   EXPECT_EQ(current_scope(), 0U);
   EXPECT_EQ(events().size(), 800U);
 }
+
+// A single small ring that nobody empties before start_collecting().
+class FullRingTest : public RecorderTest {
+ protected:
+  FullRingTest() {
+    collects_at_once = false;
+    setenv("LIVESET_ON_FULL", "drop", 1);
+    setenv("LIVESET_RING_BYTES", "65536", 1);
+    setenv("LIVESET_RING_TOTAL", "70000", 1);
+  }
+  static constexpr std::uint64_t ring_units = 65536 / sizeof(channel::Unit);
+  static void fill_ring() {
+    for (std::uint64_t i = 0; i < ring_units; ++i) record_counter(1, 0, 0);
+  }
+};
+
+TEST_F(FullRingTest, WhatADroppedEventChangesIsChanged) {
+  const std::uint32_t outer = intern_scope(0, ScopeKind::module, intern_string("outer", 5));
+  const std::uint32_t inner = intern_scope(outer, ScopeKind::module, intern_string("inner", 5));
+  const std::uint32_t dropped = intern_scope(inner, ScopeKind::module, intern_string("dropped", 7));
+  scope_begin(outer);
+  scope_begin(inner);
+  begin_phase(Phase::forward);
+  fill_ring();
+  scope_begin(dropped);
+  EXPECT_EQ(current_scope(), dropped);
+  scope_end();
+  EXPECT_EQ(current_scope(), inner);
+  scope_end();
+  EXPECT_EQ(current_scope(), outer);
+  begin_phase(Phase::backward);
+  EXPECT_EQ(current_phase(), Phase::backward);
+  end_phase();
+  EXPECT_EQ(current_phase(), Phase::forward);
+  end_phase();
+  EXPECT_EQ(current_phase(), Phase::other);
+  record_mark(channel::kind_step_begin, 7);
+  EXPECT_EQ(last_step(), 7);
+  scope_end();
+  EXPECT_EQ(current_scope(), 0U);
+  start_collecting();
+  const std::size_t kept = events().size();
+  EXPECT_EQ(kept, ring_units - 2);  // less who the thread is
+  EXPECT_EQ(file->health().lost_events, 3 + ring_units + 8 - kept);
+}
+
+#ifndef __SANITIZE_THREAD__  // which cannot follow a thread that ends without a word
+TEST_F(FullRingTest, TheFullRingOfADeadThreadIsFoundOnce) {
+  std::thread([] {
+    fill_ring();
+    syscall(SYS_exit, 0);  // no destructor runs
+  }).join();
+  for (int i = 0; i < 3; ++i) record_counter(1, 0, 1);  // finds the ring, and cannot use it
+  start_collecting();
+  std::atomic<bool> owned{false}, tried{false};
+  std::thread owner([&] {
+    for (int i = 0; i < 5000 && this_thread == nullptr; ++i) {
+      record_counter(1, 0, 2);
+      usleep(1000);
+    }
+    owned = true;
+    while (!tried) usleep(1000);
+  });
+  while (!owned) usleep(1000);
+  EXPECT_EQ(current_scope(), 0U);
+  EXPECT_EQ(this_thread, nullptr);  // it is the other's
+  tried = true;
+  owner.join();
+  const std::vector<trace::Event> all = events();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.back().number, 2);
+}
+#endif
 
 }  // namespace
 }  // namespace liveset::core
