@@ -38,7 +38,8 @@ def main(arguments):
         else:
             name, path = argument.split("=", 1)
             suites.append((name, *read_suite(path)))
-    if not any(passed or failed for _, passed, failed, _ in suites):
+    broken += [f"{suite}: no test ran" for suite, passed, failed, _ in suites if not passed and not failed]
+    if not suites and not broken:
         broken.append("no test ran")
     for suite, _, failed, _ in suites:
         for name, output in failed:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # run.sh BUILD_DIR MODULE: one test module with a Python that has torch: $LIVESET_PYTHON, or build/venv of the source tree.
-# Exit status 77: there is none, and that is said.
+# Exit status 77: there is none, or the module skipped all its tests, and that is said.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${LIVESET_PYTHON:-$here/../../build/venv/bin/python}
@@ -9,4 +9,4 @@ if ! "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec
   exit 77
 fi
 cd "$here"
-PYTHONDONTWRITEBYTECODE=1 LIVESET_BUILD_DIR=$1 exec "$python" -m unittest -v "$2"
+PYTHONDONTWRITEBYTECODE=1 LIVESET_BUILD_DIR=$1 exec "$python" run_module.py "$2"
