@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -19,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "profiler/collect/output_files.h"
 #include "profiler/collect/wire.h"
 
 namespace liveset::collect {
@@ -353,18 +353,10 @@ void Collector::hello(const Message& message, const std::string& text, int descr
   clients_.emplace(message.process, std::move(client));
 }
 
-// The first process that records writes OUT, each later one OUT.d/<seq>-<pid>-<start time>.liveset.
 std::string Collector::choose_path(const Recording::Identity& identity) {
   const std::uint32_t sequence = files_++;
-  if (sequence == 0) {
-    unlink(output_.c_str());  // whoever still reads an older one keeps it
-    return output_;
-  }
-  const std::string folder = output_ + ".d";
-  mkdir(folder.c_str(), 0777);
-  char number[16];
-  std::snprintf(number, sizeof number, "%03u", sequence);
-  return folder + "/" + number + "-" + std::to_string(identity.header.pid) + "-" + std::to_string(identity.header.start_time) + ".liveset";
+  if (sequence == 0) return make_way(output_);
+  return further_path(output_, sequence, identity.header.pid, identity.header.start_time);
 }
 
 // ---- The launcher

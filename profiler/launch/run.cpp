@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "profiler/collect/wire.h"
 #include "profiler/launch/collector_process.h"
+#include "profiler/launch/output.h"
 #include "profiler/launch/program.h"
 #include "profiler/launch/report.h"
 
@@ -24,11 +24,6 @@ namespace {
 
 constexpr int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
 constexpr int not_started = 2;
-
-std::string folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-}
 
 std::string own_path() {
   std::string path(4096, '\0');
@@ -55,15 +50,6 @@ std::string preloadable(const std::string& path, const CollectorProcess& collect
   if (path.find_first_of(" :") == std::string::npos) return path;
   const std::string link = collector.folder + "/libliveset_preload.so";
   return symlink(path.c_str(), link.c_str()) == 0 ? link : std::string();
-}
-
-// What is wrong with OUT, or empty.
-std::string problem_of_output(const std::string& output) {
-  struct stat info {};
-  if (stat(output.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return output + ": exists and is no regular file";
-  const std::string folder = folder_of(output);
-  if (access(folder.c_str(), W_OK | X_OK) != 0) return folder + ": " + std::strerror(errno) + " (choose another place with -o)";
-  return {};
 }
 
 void prepend_preload(const std::string& preload) {
@@ -158,8 +144,9 @@ std::string default_output(const std::string& program, pid_t pid) {
 int run(const RunOptions& options) {
   const Program program = find_program(options.command.front());
   if (!program.problem.empty()) return say(program.problem);
-  const std::string problem = problem_of_output(options.output.empty() ? "./new" : options.output);
-  if (!problem.empty()) return say(problem);
+  if (options.output.empty() && access(".", W_OK | X_OK) != 0) return say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)");
+  const Output claimed = options.output.empty() ? Output{} : claim_output(options.output);
+  if (!claimed.problem.empty()) return say(claimed.problem);
 
   std::string trouble;  // why nothing is recorded, where that is no reason not to run the job
   std::string preload = find_preload();

@@ -105,6 +105,52 @@ TEST_F(Run, AnOutputThatCannotBeIsSaidBeforeTheJobStarts) {
   EXPECT_FALSE(std::filesystem::exists(folder.file("ran")));
 }
 
+TEST_F(Run, ASecondRunReplacesTheFirstWithAllItsFiles) {
+  EXPECT_EQ(run_job("spawn 3").status, 0);
+  write_file(trace() + ".d/notes.liveset", "not ours");
+  EXPECT_EQ(files(), 4U);
+  EXPECT_EQ(run_job("hello").status, 7);
+  EXPECT_EQ(further(), std::vector<std::string>{trace() + ".d/notes.liveset"});
+  std::filesystem::remove(further()[0]);
+  EXPECT_EQ(run_job("spawn 3").status, 0);
+  EXPECT_EQ(run_job("hello").status, 7);
+  EXPECT_FALSE(std::filesystem::exists(trace() + ".d"));
+}
+
+TEST_F(Run, TwoAtOnceDoNotShareAFile) {
+  Running first(command({job_program, "sleep-after"}), folder.file("error"));
+  ASSERT_EQ(first.line(), "ready\n");
+  const Ran second = run_command("cd " + folder.path().string() + " && " + liveset_program + " run -o job.liveset -- touch ran");
+  EXPECT_EQ(second.status, 2);
+  EXPECT_THAT(second.err, HasSubstr("another run is recording to it"));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("ran")));
+  first.close_input();
+  EXPECT_EQ(first.wait(), 0);
+  EXPECT_EQ(run_job("hello").status, 7);
+}
+
+TEST_F(Run, WhatIsNoTraceIsNotReplaced) {
+  const std::string text = written(folder, "text", "dear diary, this is no liveset trace");
+  const std::string locked = written(folder, "locked", "");
+  chmod(locked.c_str(), 0444);
+  for (const std::string& path : {text, locked, folder.path().string(), std::string("''")}) {
+    const Ran ran = run_command(liveset_program + " run -o " + path + " -- touch " + folder.file("ran"));
+    EXPECT_EQ(ran.status, 2) << path;
+    EXPECT_NE(ran.err, "");
+    EXPECT_FALSE(std::filesystem::exists(folder.file("ran")));
+  }
+  EXPECT_THAT(read_file(text), StartsWith("dear diary"));
+}
+
+TEST_F(Run, ASymbolicLinkIsWrittenThrough) {
+  std::filesystem::create_symlink("target.liveset", trace());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(run_job("hello").status, 7);
+    EXPECT_TRUE(std::filesystem::is_symlink(trace()));
+    EXPECT_EQ(count_trace(folder.file("target.liveset"))->events, 18U);
+  }
+}
+
 TEST_F(Run, ScriptsRun) {
   const std::string script = written(folder, "script", "#!/bin/sh\nexec " + job_program + " hello\n");
   chmod(script.c_str(), 0755);

@@ -13,7 +13,7 @@ void add_run(CLI::App& app, Context& context) {
       "each further one gets OUT.d/<seq>-<pid>-<start time>.liveset. No file is made when no process records anything.\n"
       "The exit status is the job's, 128 + N when signal N killed it, 2 when the program cannot be recorded and was not started.");
   command->add_flag("-q,--quiet", options->quiet, "no line on stderr at the end");
-  command->add_option("-o,--output", options->output, "trace file to write")->option_text("OUT");
+  CLI::Option* output = command->add_option("-o,--output", options->output, "trace file to write; a trace there is replaced")->option_text("OUT");
   command
       ->add_option_function<std::string>(
           "--on-full", [options](const std::string& what) { options->wait_when_full = what == "wait"; },
@@ -24,7 +24,9 @@ void add_run(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
       ->option_text("LEVEL");
   command->add_option("--log-file", options->log_file, "where the collector logs; default standard error")->option_text("FILE");
-  command->callback([options, &context] {
+  command->callback([options, output, &context] {
+    if (output->count() != 0 && options->output.empty())
+      return context.fail({ErrorKind::usage, "", std::nullopt, "run: -o is empty", "name a file, or leave -o out"});
     options->command = context.job;
     if (options->command.empty())
       return context.fail({ErrorKind::usage, "", std::nullopt, "run: no program is named", "liveset run [-o OUT] -- python train.py"});
