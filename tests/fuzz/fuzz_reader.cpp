@@ -69,6 +69,28 @@ Outcome read_bytes(const std::string& bytes) {
   return outcome;
 }
 
+// Checkpoint regions whose recomputed blocks are freed in chunks of their own, and whose addresses are used again.
+void add_recomputes(writer::TraceWriter& writer, std::uint64_t time_ns) {
+  constexpr std::uint32_t region = 1 + test::TrainPattern::scopes, name = 1;
+  writer.define_scope(region, 1, proto::SCOPE_REGION, name);
+  const auto append = [&](writer::Event event, int phase) {
+    event.phase = static_cast<std::uint8_t>(phase);
+    event.scope = region;
+    writer.append(event);
+  };
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const std::uint64_t address = 0x1000 * (1 + i);
+    append(test::event(proto::EVENT_SCOPE_BEGIN, time_ns), proto::PHASE_BACKWARD);
+    append(test::allocation(time_ns, address, 64), proto::PHASE_RECOMPUTE);
+    writer.flush();
+    append(test::release(time_ns, address), proto::PHASE_RECOMPUTE);
+    writer.flush();
+    append(test::allocation(time_ns, address, 32), proto::PHASE_RECOMPUTE);
+    if (i % 2 == 0) append(test::release(time_ns, address), proto::PHASE_RECOMPUTE);
+    append(test::event(proto::EVENT_SCOPE_END, time_ns), proto::PHASE_BACKWARD);
+  }
+}
+
 std::string good_trace(std::uint64_t seed, bool finished) {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("good.liveset");
@@ -86,7 +108,13 @@ std::string good_trace(std::uint64_t seed, bool finished) {
   writer->calibrate(1, 2);
   writer->lose(1, 3);
   test::TrainPattern pattern;
-  for (int i = 0; i < 2000; ++i) writer->append(pattern.next());
+  std::uint64_t time_ns = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const writer::Event& event = pattern.next();
+    time_ns = event.time_ns;
+    writer->append(event);
+  }
+  add_recomputes(*writer, time_ns);
   if (finished) writer->finish("exit");
   writer.reset();
   return test::read_file(path);

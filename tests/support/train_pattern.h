@@ -40,7 +40,7 @@ class Random {
 class TrainPattern {
  public:
   static constexpr int layers = 48, operations = 24, sequence_lengths = 8;
-  static constexpr std::uint32_t heap = 1, thread = 1;
+  static constexpr std::uint32_t heap = 1, thread = 1, scopes = 1 + layers * (operations + 1);
 
   explicit TrainPattern(std::uint64_t seed = 1) : random_(seed) {
     Random shape(42);

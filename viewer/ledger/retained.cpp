@@ -101,7 +101,10 @@ void RetainedFinder::end_region(const trace::Event& event) {
   for (const std::uint64_t allocation : made) {
     const auto key = keys_.find(allocation);
     if (key == keys_.end() || found_.blocks.count(allocation) != 0) continue;
-    RetainedBlock& block = name_block(live_.at(key->second), "recomputed");
+    // Its free may lie in a part of the file that cannot be read: then its address is nobody's by now, or another's.
+    const auto live = live_.find(key->second);
+    if (live == live_.end() || live->second.allocation != allocation) continue;
+    RetainedBlock& block = name_block(live->second, "recomputed");
     block.memory_class = MemoryClass::recomputed_activation;
     block.recomputed = true;
   }

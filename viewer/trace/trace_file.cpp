@@ -53,6 +53,14 @@ bool TraceFile::State::settle_ages(std::size_t index, Columns& out, std::string&
     for (const std::uint64_t age : out.age) any |= age;
     if (any <= first) return true;
   }
+  constexpr std::uint64_t in_gap = no_allocation;
+  const auto gone_before = [&](std::uint64_t allocation) -> std::uint64_t {
+    const auto after = std::upper_bound(gaps.begin(), gaps.end(), allocation,
+                                        [](std::uint64_t a, const AllocationGap& gap) { return a < gap.first; });
+    if (after == gaps.begin()) return 0;
+    const AllocationGap& gap = *(after - 1);
+    return allocation - gap.first < gap.count ? in_gap : gap.before + gap.count;
+  };
   std::uint64_t ordinal = first;
   std::size_t entry = 0;
   for (const std::uint8_t kind : out.kind) {
@@ -64,13 +72,9 @@ bool TraceFile::State::settle_ages(std::size_t index, Columns& out, std::string&
       return false;
     }
     if (gaps.empty() || age == 0) continue;
-    // Take out what lies in the gaps between the free and its allocation.
-    const std::uint64_t target = ordinal - age;
-    for (auto gap = gaps.rbegin(); gap != gaps.rend() && gap->first + gap->count > target; ++gap) {
-      if (gap->first >= ordinal) continue;  // it comes later
-      age = gap->first <= target ? 0 : age - gap->count;
-      if (age == 0) break;
-    }
+    // Take out what lies in the gaps between the free and its allocation; 0 when the allocation itself lies in one.
+    const std::uint64_t target = ordinal - age, gone = gone_before(target);
+    age = gone == in_gap ? 0 : age - (gone_before(ordinal) - gone);
   }
   return true;
 }

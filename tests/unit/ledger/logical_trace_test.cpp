@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_trace.h"
 #include "tests/support/trace_events.h"
 #include "viewer/ledger/logical_trace.h"
 
@@ -215,6 +216,37 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   EXPECT_EQ(ledger.values[3].memory_class, trace::MemoryClass::recomputed_activation);
   EXPECT_EQ(ledger.broken_count, 0U);
   EXPECT_TRUE(ledger.live_at_end.empty());
+}
+
+// The free of a recomputed block lies in a chunk that cannot be read; its address is another block's by the region's end.
+TEST(LogicalTrace, ABlockWhoseFreeIsMissingIsNotTakenForItsSuccessor) {
+  for (const bool successor_lives : {false, true}) {
+    test::TinyTrace trace;
+    const auto cpu = trace.heap("cpu");
+    const auto region = trace.scope(proto::SCOPE_REGION, "checkpoint:0");
+    trace.step(0);
+    trace.begin(region);
+    trace.phase = proto::PHASE_RECOMPUTE;
+    trace.alloc(cpu, 0x1000, 10);
+    trace.writer().flush();
+    trace.free(cpu, 0x1000);
+    trace.writer().flush();
+    trace.phase = proto::PHASE_BACKWARD;
+    trace.alloc(cpu, 0x1000, 20);
+    if (!successor_lives) trace.free(cpu, 0x1000);
+    trace.end(region);
+    trace.backward();
+    const std::uint64_t middle = trace.open().chunks().at(1).offset;
+    std::string bytes = test::read_file(trace.path());
+    bytes[middle + 8] = static_cast<char>(bytes[middle + 8] ^ 1);
+    test::write_file(trace.path(), bytes);
+    Result<trace::TraceFile> file = trace::TraceFile::open(trace.path());
+    ASSERT_TRUE(file);
+    ASSERT_EQ(file->chunks().size(), 2U);
+    const Result<LogicalLedger> ledger = build_logical(*file, {});
+    ASSERT_TRUE(ledger);
+    EXPECT_TRUE(ledger->events.empty() || ledger->peak_ids_event == no_event);
+  }
 }
 
 TEST(LogicalTrace, TraceWithoutValuesHasAnEmptyLedger) {

@@ -188,6 +188,26 @@ TEST_F(Recovery, AgesReachOverAGapAndIntoIt) {
   EXPECT_EQ(file.health().lost_events, 4);
 }
 
+// Of 2,000 allocations every other one can be read: the ages of the last chunk's frees reach back to each of them.
+TEST_F(Recovery, AgesReachOverManyGaps) {
+  constexpr std::uint64_t all = 2000;
+  TraceBuilder builder;
+  builder.header();
+  for (std::uint64_t i = 0; i < all; i += 2) builder.chunk(chunk_of({EVENT_ALLOC}, i, i));
+  std::vector<std::uint64_t> ages;
+  for (std::uint64_t age = 1; age <= all; ++age) ages.push_back(age);
+  proto::EventChunk last = chunk_of(std::vector<std::uint64_t>(all, EVENT_FREE_REQUESTED), all, all);
+  *last.add_column() = plain_column(proto::COLUMN_AGE, ages);
+  const TraceFile file = open_good(builder.chunk(last).bytes());
+  ASSERT_EQ(file.allocations(), all / 2);
+  const std::vector<Event> events = events_of(file);
+  ASSERT_EQ(events.size(), all / 2 + all);
+  for (std::uint64_t age = 1; age <= all; ++age) {
+    const std::uint64_t target = all - age;
+    EXPECT_EQ(events[all / 2 + age - 1].allocation, target % 2 == 0 ? target / 2 : no_allocation) << age;
+  }
+}
+
 TEST_F(Recovery, TheFirstChunkMissing) {
   TraceBuilder builder;
   builder.header();
