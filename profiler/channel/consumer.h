@@ -35,6 +35,10 @@ class Consumer {
     return seen;
   }
 
+  // The unit `ahead` of the next one to take.
+  const Unit& peek(std::uint64_t ahead) const { return units_[(taken_ + ahead) & (capacity_ - 1)]; }
+  std::uint32_t event_units(std::uint64_t ahead) const { return channel::event_units(peek(ahead), peek(ahead + 1)); }
+
   // Appends the next `units` units to `out` and gives their room back to the job.
   void take(std::uint64_t units, std::vector<Unit>& out) {
     const std::uint64_t begin = taken_ & (capacity_ - 1);

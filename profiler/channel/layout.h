@@ -74,6 +74,14 @@ inline constexpr std::uint32_t max_reads = 4096;
 
 constexpr bool is_value_kind(std::uint8_t kind) { return kind >= first_value_kind && kind < kind_thread; }
 constexpr std::uint32_t value_units(std::uint32_t reads) { return 2 + (reads > 2 ? (reads - 2 + 7) / 8 : 0); }
+// Units of the event that begins with `unit`, which `next` follows.
+inline std::uint32_t event_units(const Unit& unit, const Unit& next) {
+  if (unit.kind == kind_thread || (unit.kind & kind_extended) != 0) return 2;
+  if (!is_value_kind(unit.kind)) return 1;
+  ValueUnit value;
+  __builtin_memcpy(&value, &next, sizeof value);
+  return value_units(value.read_count < max_reads ? value.read_count : max_reads);
+}
 
 struct RingHeader {
   std::uint64_t magic;

@@ -21,6 +21,11 @@ constexpr double visibility_us = 1000;
 // A ring that stays busy longer belongs to a thread that was stopped or killed in the middle of an event: the others go on.
 constexpr double stuck_us = 1'000'000;
 
+// What is taken out of the rings before it is written. A full ring takes some 10 ms to write: a thread that waits for room must get
+// some long before that.
+constexpr std::uint64_t slice_units = 16384, smallest_slice_units = 512;
+constexpr double loss_period_us = 1'000'000;
+
 constexpr int reason_count = 6;
 std::uint64_t ticks_of(const ClockMap& clock, double microseconds) { return static_cast<std::uint64_t>(microseconds * 1000 / clock.ns_per_tick()); }
 
@@ -82,11 +87,10 @@ void Recording::begin_pass(std::uint64_t ticks) {
   if (attaching_since_ == 0 || ticks - attaching_since_ > ticks_of(clock_, stuck_us)) attach_floor_ = ticks - ticks_of(clock_, visibility_us);
 }
 
-std::uint64_t Recording::take(Ring& ring, std::uint64_t* bound) {
+void Recording::look(Ring& ring) {
   const channel::Consumer::Look look = ring.consumer.look();
   if (look.damaged && error_.empty()) error_ = "the job wrote over the memory it shares with the recorder; events are missing";
-  ring.consumer.take(look.units, orderer_.input(ring.lane));
-  ring.lane = orderer_.appended(ring.lane);
+  ring.left = look.units;
   fullest_percent_ = std::max(fullest_percent_, look.units * 100 / ring.consumer.capacity());
   if (!look.busy) {
     ring.floor = attach_floor_;
@@ -96,20 +100,52 @@ std::uint64_t Recording::take(Ring& ring, std::uint64_t* bound) {
   } else if (pass_ticks_ - ring.busy_since > ticks_of(clock_, stuck_us)) {
     ring.floor = attach_floor_;
   }
-  *bound = std::min(*bound, ring.floor);
-  return look.units;
+  // A thread that took the ring over may have asked for it before its last owner's last events.
+  ring.change_floor = Orderer::everything;
+  if (look.units <= smallest_slice_units) return;  // is taken at once
+  for (std::uint64_t at = 0; at < look.units; at += ring.consumer.event_units(at)) {
+    const Unit& unit = ring.consumer.peek(at);
+    if (unit.kind == channel::kind_thread) ring.change_floor = std::min(ring.change_floor, unit.ticks);
+  }
+}
+
+// Takes whole events until `most` units are reached, and lowers `bound` to what may still come from this ring.
+void Recording::take(Ring& ring, std::uint64_t most, std::uint64_t* bound) {
+  std::uint64_t units = ring.left, last = 0;
+  if (units > most) {
+    for (units = 0; units < most; units += ring.consumer.event_units(units)) last = ring.consumer.peek(units).ticks;
+    units = std::min(units, ring.left);
+  }
+  ring.consumer.take(units, orderer_.input(ring.lane));
+  ring.lane = orderer_.appended(ring.lane);
+  ring.left -= units;
+  // `last`: the first event of a thread counts as stamped when the thread asked for the ring.
+  *bound = std::min({*bound, ring.left == 0 ? ring.floor : std::min({ring.change_floor, last, ring.consumer.peek(0).ticks})});
 }
 
 std::uint64_t Recording::drain() {
-  std::uint64_t units = 0, bound = attach_floor_;
+  std::uint64_t units = 0, used_rings = 0, left = 0;
   fullest_percent_ = 0;
-  for (Ring& ring : rings_) units += take(ring, &bound);
+  for (Ring& ring : rings_) {
+    look(ring);
+    units += ring.left;
+    used_rings += ring.left != 0;
+  }
   // Only now: whatever name an event above uses was published before the event was.
   const std::uint64_t dictionary_used = control_->dictionary_used.load(std::memory_order_acquire);
-  if (writer_ == nullptr && !orderer_.empty()) open_file();
-  if (writer_ != nullptr) read_dictionary(dictionary_used);
-  orderer_.advance(bound);
-  state_losses();
+  const std::uint64_t most = std::max(smallest_slice_units, slice_units / std::max<std::uint64_t>(used_rings, 1));
+  do {
+    std::uint64_t bound = attach_floor_;
+    left = 0;
+    for (Ring& ring : rings_) {
+      take(ring, most, &bound);
+      left += ring.left;
+    }
+    if (writer_ == nullptr && !orderer_.empty()) open_file();
+    if (writer_ != nullptr) read_dictionary(dictionary_used);
+    orderer_.advance(bound);
+  } while (left != 0);
+  state_losses(false);
   return units;
 }
 
@@ -125,7 +161,7 @@ void Recording::finish(const char* end) {
   drain();  // nobody writes any more, so one look is enough
   if (writer_ == nullptr && !orderer_.empty()) open_file();
   orderer_.advance(Orderer::everything);
-  state_losses();
+  state_losses(true);
   if (writer_ == nullptr) return;
   const bool whole = writer_->finish(end);
   events_ = writer_->events();
@@ -239,10 +275,14 @@ void Recording::append_block(writer::Event& event, const Unit* units, std::uint3
   writer_->append(event);
 }
 
-void Recording::append_value(writer::Event& event, const Unit* units) {
-  channel::ValueUnit value;
-  std::memcpy(&value, units + 1, sizeof value);
+void Recording::append_value(writer::Event& event, const Unit* units, std::uint32_t count) {
+  channel::ValueUnit value{};
+  if (count > 1) std::memcpy(&value, units + 1, sizeof value);
   const std::uint32_t reads = std::min(value.read_count, channel::max_reads);
+  if (count != channel::value_units(reads) || (units->kind & channel::kind_extended) != 0) {  // nothing of ours wrote this
+    ++damaged_;
+    return;
+  }
   reads_.assign(value.reads, value.reads + std::min(reads, 2U));
   for (std::uint32_t unit = 2; reads_.size() < reads; ++unit) {
     channel::ReadsUnit more;
@@ -273,7 +313,7 @@ void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count,
   event.phase = units->phase;
   event.thread = lane < lane_threads_.size() ? lane_threads_[lane] : 0;
   event.scope = units->scope;
-  if (channel::is_value_kind(event.kind)) return append_value(event, units);
+  if (channel::is_value_kind(event.kind)) return append_value(event, units, count);
   if (event.kind == channel::kind_counter) {
     event.heap = units->heap;
     event.name = static_cast<std::uint32_t>(units->b);
@@ -291,27 +331,31 @@ void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count,
 
 bool Recording::is_live(std::uint32_t heap, std::uint64_t address) const { return writer_ != nullptr && writer_->is_live(heap, address); }
 
-void Recording::state_losses() {
-  std::uint64_t lost[reason_count] = {};
+// Gathers what was lost, and says so once a second: where losses go on, a packet for each pass would fill the file.
+void Recording::state_losses(bool at_once) {
   for (int reason = 0; reason < reason_count; ++reason) {
     const std::uint64_t counted = control_->lost[reason].load(std::memory_order_relaxed);
-    lost[reason] = counted - std::min(counted, lost_stated_[reason]);
-    lost_stated_[reason] = counted;
+    lost_unstated_[reason] += counted - std::min(counted, lost_counted_[reason]);
+    lost_counted_[reason] = counted;
   }
   for (Ring& ring : rings_) {
     const std::uint64_t dropped = ring.consumer.dropped();
-    lost[static_cast<int>(LossReason::ring_full)] += dropped - std::min(dropped, ring.dropped);
+    lost_unstated_[static_cast<int>(LossReason::ring_full)] += dropped - std::min(dropped, ring.dropped);
     ring.dropped = dropped;
   }
-  lost[static_cast<int>(LossReason::collector_bug)] += orderer_.damaged_units() - damaged_stated_;
-  damaged_stated_ = orderer_.damaged_units();
+  const std::uint64_t damaged = orderer_.damaged_units() + damaged_;
+  lost_unstated_[static_cast<int>(LossReason::collector_bug)] += damaged - damaged_counted_;
+  damaged_counted_ = damaged;
+  if (!at_once && losses_stated_ticks_ != 0 && pass_ticks_ - losses_stated_ticks_ < ticks_of(clock_, loss_period_us)) return;
   for (int reason = 0; reason < reason_count; ++reason) {
-    if (lost[reason] == 0) continue;
+    const std::uint64_t lost = std::exchange(lost_unstated_[reason], 0);
+    if (lost == 0) continue;
+    losses_stated_ticks_ = pass_ticks_;
     if (writer_ == nullptr) open_file();
     if (writer_ != nullptr) {
-      writer_->lose(reason, lost[reason]);
+      writer_->lose(reason, lost);
     } else {
-      lost_ += lost[reason];
+      lost_ += lost;
     }
   }
 }

@@ -69,22 +69,25 @@ class Recording final : private OrderSink {
   struct Ring {
     Mapping mapping;
     channel::Consumer consumer;
-    std::uint64_t floor = 0;  // no event stamped before it will still appear
+    std::uint64_t floor = 0;  // no event stamped before it will still appear, when `left` is taken
+    std::uint64_t left = 0;   // of the units that were there when this pass looked
+    std::uint64_t change_floor = 0;  // earliest stamp of a change of owner among them
     std::uint64_t busy_since = 0;
-    std::uint64_t dropped = 0;  // already stated in the trace
+    std::uint64_t dropped = 0;  // already counted
     std::uint32_t lane = 0;     // of its present owner
   };
 
   void emit(std::uint32_t lane, const channel::Unit* units, std::uint32_t count, std::uint64_t ticks) override;
   bool is_live(std::uint32_t heap, std::uint64_t address) const override;
-  std::uint64_t take(Ring& ring, std::uint64_t* bound);
+  void look(Ring& ring);
+  void take(Ring& ring, std::uint64_t most, std::uint64_t* bound);
   void open_file();
   void read_dictionary(std::uint64_t used);
   bool define(const channel::EntryHeader& header, const char* payload);
-  void state_losses();
+  void state_losses(bool at_once);
   void begin_thread(std::uint32_t lane, const channel::Unit* units);
   void append_block(writer::Event& event, const channel::Unit* units, std::uint32_t count);
-  void append_value(writer::Event& event, const channel::Unit* units);
+  void append_value(writer::Event& event, const channel::Unit* units, std::uint32_t count);
 
   Identity identity_;
   Mapping region_;
@@ -104,8 +107,9 @@ class Recording final : private OrderSink {
   std::uint64_t dictionary_read_ = 0;
   bool dictionary_damaged_ = false;
   std::uint32_t defined_[8] = {};
-  std::uint64_t lost_stated_[8] = {};
-  std::uint64_t damaged_stated_ = 0;
+  std::uint64_t lost_counted_[8] = {}, lost_unstated_[8] = {};
+  std::uint64_t losses_stated_ticks_ = 0;
+  std::uint64_t damaged_ = 0, damaged_counted_ = 0;  // events that make no sense
   std::uint64_t fullest_percent_ = 0;
   std::uint64_t events_ = 0, lost_ = 0;
   std::vector<std::uint32_t> reads_;
