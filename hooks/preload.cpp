@@ -1,15 +1,21 @@
 // What runs when the preload is loaded into a program, and when that program ends.
 #include "hooks/api/table.h"
+#include "hooks/c10/memory_reports.h"
 #include "hooks/core/process.h"
+#include "hooks/python/install.h"
 
 namespace {
 
 __attribute__((constructor)) void loaded() {
   liveset::core::process.start();
   liveset::api::start();
+  liveset::c10_hook::after_report = liveset::python::ask_interpreter;
 }
 
 // Threads may still run and record: nothing is taken down.
-__attribute__((destructor)) void exiting() { liveset::core::process.say_exiting(); }
+__attribute__((destructor)) void exiting() {
+  liveset::python::say_exiting();
+  liveset::core::process.say_exiting();
+}
 
 }  // namespace

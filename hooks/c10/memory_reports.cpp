@@ -6,9 +6,11 @@
 #include "hooks/c10/mapped_blocks.h"
 #include "hooks/c10/torch_symbols.h"
 #include "hooks/core/recorder.h"
-#include "hooks/python/install.h"
 
 namespace liveset::c10_hook {
+
+bool (*after_report)() = nullptr;
+
 namespace {
 
 constexpr int max_devices = 32;
@@ -113,7 +115,8 @@ void record_report(void* block, std::int64_t size, const core::Totals& totals, c
 void mark_reported() {
   if (__builtin_expect(!__atomic_load_n(&reported, __ATOMIC_RELAXED), 0))
     __atomic_store_n(&reported, true, __ATOMIC_RELAXED);
-  python::on_torch_event();
+  const auto call = __atomic_load_n(&after_report, __ATOMIC_RELAXED);
+  if (__builtin_expect(call != nullptr, 0) && !call()) __atomic_store_n(&after_report, nullptr, __ATOMIC_RELAXED);
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ std::uint32_t heap_holding(std::uint32_t heap, std::uint64_t address);
 // mode is not trusted. Process-wide, since the backward may run on autograd's own threads.
 void create_graph_backward(int change);
 
+// Called after every report that was recorded, until it answers false; set before the first one.
+extern bool (*after_report)();
+
 // Whether any report of an allocator has reached us.
 bool any_report();
 

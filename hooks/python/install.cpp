@@ -12,9 +12,9 @@
 
 namespace liveset::python {
 
-bool shim_wanted = true;
-
 namespace {
+
+bool shim_wanted = true;
 
 // torch may report its first block while it is still being imported; then the interpreter is asked again after more
 // blocks, at growing distance, so that a process that never has a whole torch is not called back all the time.
@@ -114,19 +114,28 @@ int pending_call(void*) {
 
 }  // namespace
 
-void ask_interpreter() {
+bool ask_interpreter() {
+  if (!__atomic_load_n(&shim_wanted, __ATOMIC_RELAXED)) return false;
   const std::uint32_t event = __atomic_fetch_add(&events, 1, __ATOMIC_RELAXED);
-  if (event < __atomic_load_n(&next_ask, __ATOMIC_RELAXED)) return;
-  if (__atomic_exchange_n(&asked, true, __ATOMIC_ACQUIRE)) return;
+  if (event < __atomic_load_n(&next_ask, __ATOMIC_RELAXED)) return true;
+  if (__atomic_exchange_n(&asked, true, __ATOMIC_ACQUIRE)) return true;
   __atomic_store_n(&next_ask, event + event / 2 + 1, __ATOMIC_RELAXED);
   const CPython* py = cpython();
   if (py == nullptr) {
     __atomic_store_n(&shim_wanted, false, __ATOMIC_RELAXED);
-    return;
+    return false;
   }
   if (py->is_initialized() == 0 || py->add_pending_call(pending_call, nullptr) != 0) {
     __atomic_store_n(&asked, false, __ATOMIC_RELEASE);
   }
+  return true;
+}
+
+std::uint32_t reports_so_far() { return __atomic_load_n(&events, __ATOMIC_RELAXED); }
+
+void say_exiting() {
+  if (reports_so_far() == 0 || !__atomic_load_n(&shim_wanted, __ATOMIC_RELAXED)) return;
+  declare_without_shim("the Python hooks were not installed: the main thread ran no Python code after torch's first block");
 }
 
 }  // namespace liveset::python

@@ -6,13 +6,14 @@
 
 namespace liveset::python {
 
-extern bool shim_wanted;  // false once the shim is there, or can never be
+// To be called for every block that torch reports, from any thread, with or without the GIL. False: not any more, the shim is there
+// or can never be.
+bool ask_interpreter();
 
-void ask_interpreter();
+// Reports that came while the shim was not there.
+std::uint32_t reports_so_far();
 
-// Called for every block that torch reports, from any thread, with or without the GIL.
-inline void on_torch_event() {
-  if (__builtin_expect(__atomic_load_n(&shim_wanted, __ATOMIC_RELAXED), 0)) ask_interpreter();
-}
+// At the end of the process: a job whose interpreter never called back is told what it lacks.
+void say_exiting();
 
 }  // namespace liveset::python

@@ -8,6 +8,8 @@
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/cpython.h"
+#include "hooks/python/install.h"
+#include "profiler/channel/layout.h"
 
 // Functions that the shim calls. They take ints and strings only, so a wrong call can do no worse than record nonsense,
 // and they raise nothing: arguments that are missing or of another type count as 0 or "".
@@ -15,10 +17,6 @@ namespace liveset::python {
 namespace {
 
 const CPython* py = nullptr;
-
-constexpr std::uint8_t kind_step_begin = 32;  // EVENT_STEP_BEGIN
-constexpr std::uint8_t kind_storage = 80;     // EVENT_STORAGE
-constexpr std::uint8_t kind_retain = 65;      // EVENT_VALUE_RETAIN
 
 // A step begins at the first root forward after any optimizer.step of any thread, so this is the process's.
 std::int64_t next_step = 0;
@@ -117,7 +115,7 @@ Object* step_over(Object*, Object* const*, std::intptr_t) {
 // Begins the next step when the one before is over. -> index of the step that runs now
 Object* step_begin(Object*, Object* const*, std::intptr_t) {
   if (__atomic_load_n(&step_pending, __ATOMIC_RELAXED) && __atomic_exchange_n(&step_pending, false, __ATOMIC_ACQ_REL)) {
-    core::record_mark(kind_step_begin, __atomic_fetch_add(&next_step, 1, __ATOMIC_RELAXED));
+    core::record_mark(channel::kind_step_begin, __atomic_fetch_add(&next_step, 1, __ATOMIC_RELAXED));
   }
   return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1);
 }
@@ -139,8 +137,8 @@ Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   return none();
 }
 
-Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(kind_storage, values, count); }
-Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(kind_retain, values, count); }
+Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_storage, values, count); }
+Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_retain, values, count); }
 
 // attribute(key id, JSON text id): said of the thread's innermost scope
 Object* attribute(Object*, Object* const* values, std::intptr_t count) {
@@ -162,6 +160,9 @@ Object* create_graph(Object*, Object* const* values, std::intptr_t count) {
   return none();
 }
 
+// How many reports of torch's allocators came before now, while the hooks were not there.
+Object* reports_before(Object*, Object* const*, std::intptr_t) { return integer(reports_so_far()); }
+
 MethodDefinition methods[] = {
     {"recording", recording, method_fastcall, nullptr},
     {"string", string, method_fastcall, nullptr},
@@ -179,6 +180,7 @@ MethodDefinition methods[] = {
     {"attribute", attribute, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},
     {"create_graph", create_graph, method_fastcall, nullptr},
+    {"reports_before", reports_before, method_fastcall, nullptr},
 };
 
 }  // namespace

@@ -45,7 +45,9 @@ enum EventKind : std::uint8_t {
   kind_phase = 36,
   kind_scope_begin = 37,
   kind_scope_end = 38,
-  kind_attribute = 39
+  kind_attribute = 39,
+  kind_retain = 65,
+  kind_storage = 80
 };
 
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows

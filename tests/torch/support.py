@@ -93,7 +93,8 @@ class FakeRecorder:
 
     def functions(self):
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
-                 "current_step", "storage", "retain", "attribute", "source", "create_graph"]
+                 "current_step", "storage", "retain", "attribute", "source", "create_graph",
+                 "reports_before"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -155,6 +156,9 @@ class FakeRecorder:
 
     def create_graph(self, on):
         self.events.append(("create_graph", on))
+
+    def reports_before(self):
+        return 0
 
     def of(self, kind):
         return [event for event in self.events if event[0] == kind]

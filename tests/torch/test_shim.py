@@ -1,5 +1,6 @@
 """The Python hooks by themselves, against a stand-in for the recorder."""
 import gc
+import re
 import signal
 import sys
 import unittest
@@ -7,7 +8,7 @@ import weakref
 
 import torch
 import torch.nn as nn
-from support import FakeRecorder, load_shim
+from support import SOURCE, FakeRecorder, load_shim
 from torch.utils.checkpoint import checkpoint
 
 PARAMETER, GRADIENT, OPTIMIZER_STATE, CHECKPOINT_INPUT, RNG_STATE, LOSS = 1, 2, 3, 5, 6, 13
@@ -28,6 +29,20 @@ class ShimTest(unittest.TestCase):
         context = self.shim.Context(torch, self.recorder.functions())
         context.saved_tensors_readable = readable
         self.shim.install_parts(context)
+
+    def test_numbers_are_those_of_the_trace_format(self):
+        text = (SOURCE / "proto/trace.proto").read_text()
+        format_numbers = {name: int(number) for name, number in re.findall(r"^ *(\w+) = (\d+);", text, re.MULTILINE)}
+        context = sys.modules["_liveset_shim.context"]
+        names = {"PHASE_": ["OTHER", "FORWARD", "LOSS", "BACKWARD", "RECOMPUTE", "OPTIMIZER"], "SCOPE_": ["MODULE", "REGION"],
+                 "CLASS_": ["PARAMETER", "GRADIENT", "OPTIMIZER_STATE", "BUFFER", "CHECKPOINT_INPUT", "RNG_STATE", "ACTIVATION", "LOSS"],
+                 "EVENT_": ["BACKWARD_BEGIN", "BACKWARD_END"]}
+        for prefix, group in names.items():
+            for name in group:
+                ours = {"SCOPE_": prefix + name, "CLASS_": "LOSS_VALUE" if name == "LOSS" else name}.get(prefix, name)
+                self.assertEqual(getattr(context, ours), format_numbers[prefix + name], prefix + name)
+        for device, name in (("cpu", "CPU"), ("cuda", "CUDA"), ("xpu", "DEVICE_XPU")):
+            self.assertEqual(context.DEVICE_TYPES[device], format_numbers[name])
 
     def test_a_step_is_told_in_order(self):
         self.install()

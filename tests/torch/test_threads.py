@@ -33,6 +33,33 @@ print(*[len(results[seed]) for seed in (1, 2)], all(loss == loss for losses in r
         backwards = sum(len(step["backwards"]) for step in summary["steps"]) + summary.get("steps_and_backwards_left_out", 0)
         self.assertEqual(backwards, 400)
 
+    WAITS = f"""
+import sys, threading
+sys.path.insert(0, {str(JOBS)!r})
+def work():
+    import small
+    small.train(3)
+    END
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+    def python_source(self, run):
+        self.assertEqual((run.status, run.stdout, run.stderr), (0, "", ""))
+        self.assert_sound(run)
+        source, = (source for source in run.read("info")["sources"] if source["name"] == "python")
+        return source
+
+    def test_a_main_thread_that_waits_lets_the_hooks_in_late_and_the_trace_says_so(self):
+        source = self.python_source(self.record(self.WAITS.replace("END", "pass")))
+        self.assertRegex(source["cannot_see"], r"torch's first [\d,]{2,} allocations and frees")
+
+    def test_a_main_thread_that_waits_to_the_end(self):
+        source = self.python_source(self.record(self.WAITS.replace("END", "import ctypes; ctypes.CDLL(None).exit(0)")))
+        self.assertEqual(source["covers"], "nothing")
+        self.assertIn("the main thread ran no Python code after torch's first block", source["cannot_see"])
+
     def test_module_scopes_are_per_thread(self):
         run = self.record(PRELUDE + """
 torch.zeros(1)

@@ -4,7 +4,7 @@ import signal
 import threading
 import types
 
-# Numbers of proto/trace.proto.
+# Numbers of proto/trace.proto (a test compares).
 OTHER, FORWARD, LOSS, BACKWARD, RECOMPUTE, OPTIMIZER = range(6)
 SCOPE_MODULE, SCOPE_REGION = 1, 3
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION = range(1, 8)

@@ -24,6 +24,8 @@ TEST(Numbers, EventKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::kind_scope_begin}, proto::EVENT_SCOPE_BEGIN);
   EXPECT_EQ(int{channel::kind_scope_end}, proto::EVENT_SCOPE_END);
   EXPECT_EQ(int{channel::kind_attribute}, proto::EVENT_ATTRIBUTE);
+  EXPECT_EQ(int{channel::kind_retain}, proto::EVENT_VALUE_RETAIN);
+  EXPECT_EQ(int{channel::kind_storage}, proto::EVENT_STORAGE);
 }
 
 TEST(Numbers, ValueKindsAreThoseOfTheTrace) {
