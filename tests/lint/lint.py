@@ -20,14 +20,18 @@ ALLOWED = {
     "proto": [],
     "profiler/channel": [],
     "profiler/writer": ["proto"],
-    "profiler/collect": ["proto", "profiler/channel", "profiler/writer"],
-    "profiler/launch": ["profiler/channel", "profiler/collect"],
+    "profiler/collect": ["profiler/channel", "profiler/writer"],
+    "profiler/launch": ["profiler/collect"],
     "hooks": ["profiler/channel"],
+    "hooks/core": ["profiler/channel"],
+    "hooks/api": ["hooks/core", "profiler/channel"],
+    "hooks/c10": ["hooks/core", "profiler/channel"],
+    "hooks/python": ["hooks/core", "hooks/c10", "profiler/channel"],
     "viewer/trace": ["proto"],
     "viewer/ledger": ["viewer/trace"],
     "viewer/model": ["proto", "viewer/trace", "viewer/ledger"],
     "viewer/compare": ["viewer/trace", "viewer/ledger", "viewer/model"],
-    "viewer/report": ["proto", "viewer/trace", "viewer/ledger", "viewer/model", "viewer/compare"],
+    "viewer/report": ["viewer/trace", "viewer/ledger", "viewer/model", "viewer/compare"],
     "viewer/cli": ["viewer", "profiler/launch"],
     "samples": ["hooks/api"],
     "tests": ["proto", "profiler", "hooks", "viewer", "samples"],
@@ -35,12 +39,12 @@ ALLOWED = {
 
 # The one home of each package: include pattern, folders, suffixes (None: any).
 PACKAGES = [
-    (r".*\.pb\.h|google/protobuf/.*", ["proto", "profiler/writer", "profiler/collect", "viewer", "tests"], None),
+    (r".*\.pb\.h|google/protobuf/.*", ["proto", "profiler/writer", "viewer/trace", "viewer/model", "tests"], None),
     (r"spdlog/.*", ["profiler/collect", "profiler/launch", "viewer/cli"], (".cpp",)),
     (r"(zstd|xxhash|zstd_errors|zdict)\.h", ["profiler/writer", "viewer/trace", "tests"], None),
     (r"(CLI|nlohmann)/.*|httplib\.h", ["viewer", "tests"], None),
-    (r"absl/.*", ["profiler", "viewer", "tests"], None),
-    (r"(gtest|gmock|benchmark)/.*", ["tests"], None),
+    (r"absl/.*", ["profiler/writer", "profiler/collect", "viewer/ledger", "tests"], None),
+    (r"(gtest|gmock)/.*", ["tests"], None),
     (r"(torch|c10|ATen|cuda.*|cupti.*|Python)(/.*|\.h)", [], None),
 ]
 

@@ -42,6 +42,15 @@ class Includes(unittest.TestCase):
         self.refused("proto/a.h", '"viewer/trace/records.h"')
         self.refused("viewer/ledger/a.cpp", '"tests/support/train_pattern.h"')
         self.refused("samples/tanh_chain/a.cpp", '"viewer/model/model.h"')
+        self.refused("profiler/launch/a.cpp", '"profiler/channel/layout.h"')
+        self.refused("profiler/collect/a.cpp", '"proto/trace.pb.h"')
+
+    def test_sources_of_events_stand_beside_each_other(self):
+        self.refused("hooks/core/a.cpp", '"hooks/api/table.h"')
+        self.refused("hooks/c10/a.cpp", '"hooks/python/install.h"')
+        self.refused("hooks/api/a.cpp", '"hooks/c10/memory_reports.h"')
+        self.allowed("hooks/python/a.cpp", '"hooks/c10/memory_reports.h"')
+        self.allowed("hooks/preload.cpp", '"hooks/python/install.h"')
 
     def test_what_the_house_plan_allows(self):
         self.allowed("viewer/cli/run.cpp", '"profiler/launch/run.h"')
@@ -57,6 +66,9 @@ class Includes(unittest.TestCase):
         self.refused("viewer/ledger/a.cpp", "<spdlog/spdlog.h>")
         self.refused("hooks/core/a.cpp", "<absl/container/flat_hash_map.h>")
         self.refused("viewer/ledger/a.cpp", "<zstd.h>")
+        self.refused("viewer/cli/a.cpp", "<google/protobuf/message.h>")
+        self.refused("viewer/report/a.cpp", "<absl/container/flat_hash_map.h>")
+        self.allowed("viewer/ledger/a.cpp", "<absl/container/flat_hash_map.h>")
         self.refused("hooks/c10/a.cpp", "<c10/core/Device.h>")
         self.refused("hooks/python/a.cpp", "<Python.h>")
 
