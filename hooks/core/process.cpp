@@ -113,7 +113,6 @@ bool Process::open_region() {
   control_ = static_cast<channel::Control*>(region.memory);
   control_->magic = channel::region_magic;
   control_->version = channel::layout_version;
-  control_->dictionary_bytes = region_bytes - channel::dictionary_offset;
   const bool works = dictionary.attach(control_, region_bytes, region_first_bytes) && say_hello(region.descriptor);
   close(region.descriptor);
   if (!works) return false;

@@ -38,9 +38,13 @@ class Process {
   void say_exiting() {
     if (flag() == flag_on) control_->exiting.store(1, std::memory_order_relaxed);
   }
-  // A thread has stamped an event that has no ring yet; see Control::attaching. After connect().
-  void begin_attaching() { control_->attaching.fetch_add(1, std::memory_order_seq_cst); }
-  void end_attaching() { control_->attaching.fetch_sub(1, std::memory_order_release); }
+  // A thread is about to stamp an event that has no ring yet; see Control::attaching. After connect(). Gives what the end wants.
+  std::uint32_t begin_attaching() {
+    const std::uint32_t generation = control_->generation.load(std::memory_order_relaxed) & 1;
+    control_->attaching[generation].fetch_add(1, std::memory_order_seq_cst);
+    return generation;
+  }
+  void end_attaching(std::uint32_t generation) { control_->attaching[generation].fetch_sub(1, std::memory_order_release); }
   void count_lost(channel::LossReason reason);
 
   Dictionary dictionary;

@@ -175,9 +175,9 @@ Thread* attach_thread(bool for_event) {
   Thread* thread = nullptr;
   if (process.connect()) {
     // The stamp first: getting a ring takes a millisecond, in which other threads may record what comes after this event.
-    process.begin_attaching();
+    const std::uint32_t generation = process.begin_attaching();
     thread = attach_slowly(channel::read_ticks(process.clock), for_event);
-    process.end_attaching();
+    process.end_attaching(generation);
   }
   this_thread = thread;
   if (thread == nullptr && process.flag() == flag_on) process.count_lost(channel::LossReason::no_memory);

@@ -108,11 +108,12 @@ enum class LossReason : std::uint32_t { unknown = 0, ring_full = 1, no_memory = 
 struct Control {
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t dictionary_bytes;
   std::atomic<std::uint32_t> exiting;  // the process's exit handlers ran
   // Threads that have stamped their first event and are still getting a ring for it. Their rings are busy when they are no longer
-  // counted here.
-  std::atomic<std::uint32_t> attaching;
+  // counted here. A thread joins one of two generations, before the stamp: that of the collector's choice, who so sees the others come
+  // to an end however many new ones follow.
+  std::atomic<std::uint32_t> attaching[2];
+  std::atomic<std::uint32_t> generation;
   alignas(64) std::atomic<std::uint64_t> lost[8];
   // Bytes of whole entries. The collector reads it after the rings' heads: an id in a ring was published here before.
   alignas(64) std::atomic<std::uint64_t> dictionary_used;

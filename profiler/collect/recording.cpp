@@ -79,12 +79,20 @@ bool Recording::add_ring(Mapping mapping) {
 
 void Recording::begin_pass(std::uint64_t ticks) {
   pass_ticks_ = ticks;
-  if (control_->attaching.load(std::memory_order_acquire) == 0) {
-    attaching_since_ = 0;
-  } else if (attaching_since_ == 0) {
+  const std::uint64_t visible = ticks_of(clock_, visibility_us);
+  std::uint32_t others = control_->attaching[1 - generation_].load(std::memory_order_acquire);
+  if (others == 0) {
+    // All that stamped before the last turn have their rings. Turn: this generation is closed, the empty one opened.
+    attach_floor_ = std::max(attach_floor_, turned_ticks_ - std::min(visible, turned_ticks_));
+    turned_ticks_ = ticks;
+    generation_ = 1 - generation_;
+    control_->generation.store(generation_, std::memory_order_relaxed);
+    others = control_->attaching[1 - generation_].load(std::memory_order_acquire);
     attaching_since_ = ticks;
   }
-  if (attaching_since_ == 0 || ticks - attaching_since_ > ticks_of(clock_, stuck_us)) attach_floor_ = ticks - ticks_of(clock_, visibility_us);
+  if (others != std::exchange(attaching_, others)) attaching_since_ = ticks;
+  const bool stuck = ticks - attaching_since_ > ticks_of(clock_, stuck_us);  // stopped, or killed, while they attached
+  if (others == 0 || stuck) attach_floor_ = ticks - visible;
 }
 
 void Recording::look(Ring& ring) {

@@ -35,7 +35,6 @@ class Mapping {
 class Recording final : private OrderSink {
  public:
   struct Identity {
-    std::uint64_t token = 0;
     writer::HeaderInfo header;
   };
   // `path`: asked for when there is something to write. `clock`: maps this process's ticks; outlives the recording.
@@ -98,6 +97,9 @@ class Recording final : private OrderSink {
   std::vector<Ring> rings_;
   std::uint64_t pass_ticks_ = 0;
   std::uint64_t attach_floor_ = 0;  // no thread without a ring has stamped an event before it
+  std::uint32_t generation_ = 0;        // that threads which attach join now
+  std::uint64_t turned_ticks_ = 0;      // all of the other one that stamped before it had joined by then
+  std::uint32_t attaching_ = 0;         // threads of the other one, and since when so many
   std::uint64_t attaching_since_ = 0;
   std::vector<std::uint32_t> lane_threads_;  // thread id by lane
   std::unique_ptr<writer::TraceWriter> writer_;

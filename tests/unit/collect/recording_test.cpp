@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -154,6 +156,37 @@ TEST_F(RecordingTest, LossesThatGoOnAreStatedOnceASecond) {
   numbers();
   EXPECT_EQ(file->health().lost_events, 1500U);
   EXPECT_EQ(file->health().losses.size(), 3U);  // the first, those of the next second, the rest
+}
+
+// At every moment some thread is getting its ring, for 300 ms each.
+TEST_F(RecordingTest, ThreadsThatComeWithoutAPauseKeepTheirPlaceInTheOrder) {
+  start();
+  struct Attaching {
+    std::uint64_t ticks;
+    std::uint32_t generation;
+  };
+  std::deque<Attaching> attaching;
+  std::uintmax_t early = 0;
+  for (int i = 0; i < 50; ++i) {
+    const std::uint64_t now = second + i * 100 * millisecond;
+    recording().begin_pass(now);
+    const std::uint32_t generation = control().generation & 1;
+    ++control().attaching[generation];
+    attaching.push_back({now + 1, generation});
+    a.count(now + 2);
+    if (attaching.size() > 3) {
+      b.count(attaching.front().ticks);
+      --control().attaching[attaching.front().generation];
+      attaching.pop_front();
+    }
+    recording().drain();
+    recording().flush();
+    if (i == 3) early = std::filesystem::file_size(path());
+  }
+  EXPECT_GT(std::filesystem::file_size(path()), early + 500);  // written as it goes
+  const std::vector<std::int64_t> all = numbers();
+  EXPECT_EQ(all.size(), 97U);
+  EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
 }
 
 }  // namespace
