@@ -7,7 +7,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,11 +46,11 @@ std::string first_line(const char* path) {
 }
 
 // "executable 0 argument 0 argument 0 ..."
-void split_text(const std::string& text, writer::HeaderInfo& header) {
+void split_text(std::string_view text, writer::HeaderInfo& header) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\0', at), text.size());
-    parts.push_back(text.substr(at, end - at));
+    parts.emplace_back(text.substr(at, end - at));
     at = end + 1;
   }
   if (parts.empty()) return;
@@ -69,31 +68,13 @@ std::uint64_t start_time_of(std::int64_t pid) {
 
 }  // namespace
 
-int listen_at(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (listener < 0) return -1;
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener, 4096) != 0) {
-    const int error = errno;
-    close(listener);
-    errno = error;
-    return -1;
-  }
-  return listener;
-}
-
 Collector::Collector(int listener, int launcher)
     : listener_(listener),
       launcher_(launcher),
       until_stopped_(launcher < 0),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      text_(channel::max_message_text),
       started_(read_clock_pair(channel::best_clock())),
       boot_id_(first_line("/proc/sys/kernel/random/boot_id")) {
   char name[256] = {};
@@ -110,7 +91,7 @@ Collector::~Collector() {
   for (const int descriptor : {listener_, launcher_, epoll_, wake_, job_process_}) {
     if (descriptor >= 0) close(descriptor);
   }
-  for (const int connection : connections_) close(connection);
+  for (const Connection& connection : connections_) close(connection.descriptor);
   for (auto& client : clients_) {
     if (client.second.process >= 0) close(client.second.process);
   }
@@ -131,7 +112,7 @@ void Collector::stop() {
 // How long may the rings be left alone?
 int Collector::wait_ms() const {
   const std::uint64_t idle_ns = channel::clock_ns(CLOCK_MONOTONIC) - last_event_ns_;
-  if (clients_.empty()) return job_ended_ && !reported_ ? 20 : -1;
+  if (clients_.empty()) return job_ended_ && !reported_ ? 20 : connections_.empty() ? -1 : 1000;
   if (busiest_percent_ > 10) return 1;
   if (job_ended_ && !reported_) return 5;
   if (idle_ns < second_ns / 10) return 5;
@@ -259,17 +240,23 @@ void Collector::accept_all() {
       continue;
     }
     watch(connection, static_cast<std::uint64_t>(connection));
-    connections_.push_back(connection);
+    connections_.push_back({connection, channel::clock_ns(CLOCK_MONOTONIC)});
   }
-  const std::vector<int> open = connections_;
-  for (const int connection : open) read_connection(connection);
+  const std::uint64_t now = channel::clock_ns(CLOCK_MONOTONIC);
+  const auto done = [&](const Connection& connection) {
+    // A job sends what it has at once; whoever keeps silent is none, and costs a look at every pass.
+    const bool open = read_connection(connection.descriptor) && now - std::min(now, connection.since_ns) < patience_ns;
+    if (!open) close(connection.descriptor);
+    return !open;
+  };
+  connections_.erase(std::remove_if(connections_.begin(), connections_.end(), done), connections_.end());
 }
 
-void Collector::read_connection(int connection) {
+// False when nothing will come any more.
+bool Collector::read_connection(int connection) {
   for (;;) {
     Message message{};
-    std::string text(channel::max_message_text, '\0');
-    iovec parts[2] = {{&message, sizeof message}, {text.data(), text.size()}};
+    iovec parts[2] = {{&message, sizeof message}, {text_.data(), text_.size()}};
     alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
     msghdr packet{};
     packet.msg_iov = parts;
@@ -278,23 +265,22 @@ void Collector::read_connection(int connection) {
     packet.msg_controllen = sizeof space;
     const ssize_t got = recvmsg(connection, &packet, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (got <= 0) break;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (got <= 0) return false;
     int descriptor = -1;
     const cmsghdr* rights = CMSG_FIRSTHDR(&packet);
     if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) std::memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
-    text.resize(static_cast<std::size_t>(got) > sizeof message ? static_cast<std::size_t>(got) - sizeof message : 0);
-    if (static_cast<std::size_t>(got) < sizeof message || !handle(message, text, descriptor)) {
+    const auto bytes = static_cast<std::size_t>(got);
+    const std::string_view text(text_.data(), bytes > sizeof message ? bytes - sizeof message : 0);
+    if (bytes < sizeof message || !handle(message, text, descriptor)) {
       if (descriptor >= 0) close(descriptor);
       SPDLOG_WARN("a message that is none of ours was ignored");
     }
   }
-  close(connection);
-  connections_.erase(std::remove(connections_.begin(), connections_.end(), connection), connections_.end());
 }
 
 // True when the descriptor was taken over.
-bool Collector::handle(const Message& message, const std::string& text, int descriptor) {
+bool Collector::handle(const Message& message, std::string_view text, int descriptor) {
   if (message.magic != channel::region_magic || message.version != channel::layout_version || descriptor < 0) return false;
   if (message.type == MessageType::hello && message.bytes >= channel::dictionary_offset) {
     hello(message, text, descriptor);
@@ -306,7 +292,7 @@ bool Collector::handle(const Message& message, const std::string& text, int desc
   return true;
 }
 
-void Collector::hello(const Message& message, const std::string& text, int descriptor) {
+void Collector::hello(const Message& message, std::string_view text, int descriptor) {
   Mapping region = Mapping::open(descriptor, message.bytes);
   if (region.memory() == nullptr || clients_.count(message.process) != 0) return;
   if (!clock_ready_) {
@@ -321,7 +307,6 @@ void Collector::hello(const Message& message, const std::string& text, int descr
     entry.second.end = "exec";
   }
   Recording::Identity identity;
-  identity.token = message.process;
   writer::HeaderInfo& header = identity.header;
   header.tool_version = LIVESET_VERSION;
   header.clock_kind = static_cast<int>(message.clock);

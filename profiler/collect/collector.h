@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/collect/clock_map.h"
@@ -37,6 +38,10 @@ class Collector {
     bool ended = false;
     const char* end = "";
   };
+  struct Connection {
+    int descriptor;
+    std::uint64_t since_ns;
+  };
   struct FileReport {
     std::string path, error;
     std::uint64_t events = 0, lost = 0;
@@ -48,9 +53,9 @@ class Collector {
   void pass();
   void read_launcher();
   void accept_all();
-  void read_connection(int connection);
-  bool handle(const channel::Message& message, const std::string& text, int descriptor);
-  void hello(const channel::Message& message, const std::string& text, int descriptor);
+  bool read_connection(int connection);
+  bool handle(const channel::Message& message, std::string_view text, int descriptor);
+  void hello(const channel::Message& message, std::string_view text, int descriptor);
   void note_ends();
   bool is_dead(const Client& client) const;
   void finish(Client& client);
@@ -65,7 +70,8 @@ class Collector {
   int listener_, launcher_;
   bool until_stopped_;
   int epoll_, wake_;
-  std::vector<int> connections_;
+  std::vector<Connection> connections_;
+  std::vector<char> text_;  // of the message being read
   std::map<std::uint64_t, Client> clients_;  // by token
   std::vector<FileReport> finished_;
   ClockMap tsc_, monotonic_;
@@ -84,8 +90,5 @@ class Collector {
   std::string boot_id_, host_;
   bool stop_ = false;
 };
-
-// Binds and listens at `path`; -1 with errno.
-int listen_at(const std::string& path);
 
 }  // namespace liveset::collect

@@ -1,8 +1,11 @@
 #include "profiler/collect/wire.h"
 
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace liveset::collect {
 
@@ -33,6 +36,25 @@ std::vector<std::string> receive_fields(int socket, bool wait) {
     at = end + 1;
   }
   return fields;
+}
+
+int listen_at(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener < 0) return -1;
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(listener, 4096) != 0) {
+    const int error = errno;
+    close(listener);
+    errno = error;
+    return -1;
+  }
+  return listener;
 }
 
 }  // namespace liveset::collect

@@ -15,4 +15,7 @@ bool send_fields(int socket, const std::vector<std::string>& fields);
 // The next packet; empty at the end of the connection, or when there is none now (`wait` false: sets errno EAGAIN).
 std::vector<std::string> receive_fields(int socket, bool wait);
 
+// The collector's own socket, to which jobs connect: binds and listens at `path`; -1 with errno.
+int listen_at(const std::string& path);
+
 }  // namespace liveset::collect

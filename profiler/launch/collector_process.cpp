@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "profiler/collect/collector.h"
+#include "profiler/collect/wire.h"
 
 namespace liveset::launch {
 namespace {

@@ -3,10 +3,14 @@
 #include "hooks/core/recorder.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <fstream>
 #include <map>
@@ -18,6 +22,7 @@
 #include "hooks/core/process.h"
 #include "hooks/core/thread.h"
 #include "profiler/collect/collector.h"
+#include "profiler/collect/wire.h"
 #include "proto/trace.pb.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/trace/trace_file.h"
@@ -262,6 +267,19 @@ TEST_F(RecorderTest, ABurstWaitsForRoomAndLosesNothing) {
   EXPECT_EQ(file->health().lost_events, 0U);
   ASSERT_EQ(all.size(), static_cast<std::size_t>(count));
   EXPECT_EQ(all.back().number, count - 1);
+}
+
+TEST_F(RecorderTest, AConnectionThatKeepsSilentIsClosed) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, std::getenv("LIVESET_SOCKET"));
+  const int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  pollfd closed{connection, POLLIN, 0};
+  EXPECT_EQ(poll(&closed, 1, 60'000), 1);
+  close(connection);
+  record_counter(1, 0, 5);
+  EXPECT_EQ(events().size(), 1U);
 }
 
 // A single small ring that nobody empties before start_collecting().
