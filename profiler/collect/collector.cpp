@@ -370,7 +370,7 @@ void Collector::read_launcher() {
 }
 
 Collector::FileReport Collector::report_of(const Recording& recording, bool open) const {
-  return {recording.path(), recording.error(), recording.events(), recording.lost(), open};
+  return {recording.path(), recording.error(), recording.events(), recording.lost(), recording.lost_in_rings(), open};
 }
 
 void Collector::report_when_due() {
@@ -382,7 +382,7 @@ void Collector::report_when_due() {
   for (const auto& client : clients_) files.push_back(report_of(*client.second.recording, true));
   for (const FileReport& file : files) {
     const char* state = file.open ? "open" : file.path.empty() ? "none" : "closed";
-    send_fields(launcher_, {"file", file.path, std::to_string(file.events), std::to_string(file.lost), state, file.error});
+    send_fields(launcher_, {"file", file.path, std::to_string(file.events), std::to_string(file.lost), std::to_string(file.lost_in_rings), state, file.error});
   }
   send_fields(launcher_, {"done"});
 }

@@ -23,6 +23,8 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
 
+  // False when the system gave it too few descriptors to work.
+  bool ready() const { return epoll_ >= 0 && wake_ >= 0; }
   // Output when no launcher says it.
   void set_output(const std::string& output) { output_ = output; }
   // Until there is no launcher, no job and nothing that is recorded (made without a launcher: for ever); or until stop().
@@ -44,7 +46,7 @@ class Collector {
   };
   struct FileReport {
     std::string path, error;
-    std::uint64_t events = 0, lost = 0;
+    std::uint64_t events = 0, lost = 0, lost_in_rings = 0;
     bool open = false;
   };
 

@@ -358,6 +358,8 @@ void Recording::state_losses(bool at_once) {
   for (int reason = 0; reason < reason_count; ++reason) {
     const std::uint64_t lost = std::exchange(lost_unstated_[reason], 0);
     if (lost == 0) continue;
+    const auto why = static_cast<LossReason>(reason);
+    if (why == LossReason::ring_full || why == LossReason::no_memory) lost_in_rings_ += lost;
     losses_stated_ticks_ = pass_ticks_;
     if (writer_ == nullptr) open_file();
     if (writer_ != nullptr) {

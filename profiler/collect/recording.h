@@ -63,6 +63,7 @@ class Recording final : private OrderSink {
   const std::string& error() const { return error_; }  // why there is no file, or why it is not whole
   std::uint64_t events() const { return events_; }
   std::uint64_t lost() const { return lost_; }
+  std::uint64_t lost_in_rings() const { return lost_in_rings_; }  // to full or missing rings
 
  private:
   struct Ring {
@@ -113,7 +114,7 @@ class Recording final : private OrderSink {
   std::uint64_t losses_stated_ticks_ = 0;
   std::uint64_t damaged_ = 0, damaged_counted_ = 0;  // events that make no sense
   std::uint64_t fullest_percent_ = 0;
-  std::uint64_t events_ = 0, lost_ = 0;
+  std::uint64_t events_ = 0, lost_ = 0, lost_in_rings_ = 0;
   std::vector<std::uint32_t> reads_;
 };
 

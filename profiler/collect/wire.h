@@ -3,7 +3,9 @@
 //
 //   launcher: "job" PID OUT       before the job's program starts
 //             "ended" STATUS      of wait(); then a report is expected
-//   collector: "file" PATH EVENTS LOST STATE ERROR    STATE: closed, open (its process still runs) or none (no file could be made)
+//   collector: "ready"             at first, or what is in its way
+//              "file" PATH EVENTS LOST LOST_IN_RINGS STATE ERROR    at last; STATE: closed, open (its process still runs) or none (no
+//                                  file could be made)
 //              "done"
 #pragma once
 #include <string>

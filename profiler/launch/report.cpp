@@ -1,5 +1,6 @@
 #include "profiler/launch/report.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -34,33 +35,42 @@ Report receive_report(int collector) {
       report.complete = true;
       return report;
     }
-    if (fields[0] != "file" || fields.size() != 6) continue;
-    report.files.push_back({fields[1], fields[5], std::strtoull(fields[2].c_str(), nullptr, 10), std::strtoull(fields[3].c_str(), nullptr, 10),
-                            fields[4] == "open"});
+    if (fields[0] != "file" || fields.size() != 7) continue;
+    const auto number = [&](int field) { return std::strtoull(fields[static_cast<std::size_t>(field)].c_str(), nullptr, 10); };
+    report.files.push_back({fields[1], fields[6], number(2), number(3), number(4), fields[5] == "open"});
   }
 }
 
 std::string describe(const Report& report, const std::string& output) {
-  if (!report.trouble.empty()) return "nothing was recorded: " + report.trouble;
+  const std::string nothing = std::string("nothing was recorded") + (report.stale ? " (" + output + " is of an earlier run)" : "");
+  if (!report.trouble.empty()) return nothing + ": " + report.trouble;
   if (!report.complete) {
     struct stat info {};
-    const bool exists = stat(output.c_str(), &info) == 0;
-    return "the collector ended before the job; " + (exists ? output + " holds what it had written" : "nothing was recorded");
+    const bool written = !report.stale && stat(output.c_str(), &info) == 0;
+    return "the collector ended before the job; " + (written ? output + " holds what it had written" : nothing);
   }
-  std::uint64_t events = 0, lost = 0, written = 0;
+  std::uint64_t events = 0, lost = 0, lost_in_rings = 0, written = 0;
   std::string error;
   for (const Report::File& file : report.files) {
     events += file.events;
     lost += file.lost;
+    lost_in_rings += file.lost_in_rings;
     written += file.path.empty() || (file.events == 0 && !file.open) ? 0 : 1;
     if (error.empty()) error = file.error;
   }
   if (report.files.empty()) {
-    return "nothing was recorded: no process of the job reported anything (neither PyTorch nor a program that uses liveset.h ran)";
+    rlimit size{};
+    const bool limited = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY;
+    return nothing + ": no process reported an allocation (children made by fork without exec are not recorded, static and setuid "
+                     "programs cannot be" + (limited ? "; a file size limit, ulimit -f, bounds the recorder's memory, too)" : ")");
   }
-  std::string line = written == 0 ? "nothing was recorded" : output + ": " + plural(events, "event", "events");
+  std::string line = written == 0 ? nothing : output + ": " + plural(events, "event", "events");
   if (written > 1) line += " of " + plural(written, "process", "processes") + ", the later ones in " + output + ".d/";
   if (lost != 0) line += ", " + grouped(lost) + " lost";
+  if (lost_in_rings != 0) {
+    if (lost_in_rings < lost) line += ", " + grouped(lost_in_rings) + " of them";
+    line += " to full buffers (LIVESET_RING_BYTES and LIVESET_RING_TOTAL make them larger)";
+  }
   if (report.open_files() != 0) line += "; " + plural(report.open_files(), "process is", "processes are") + " still being recorded";
   if (!error.empty()) line += "; " + error;
   return line;

@@ -1,8 +1,8 @@
 #include "profiler/launch/run.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +24,11 @@ namespace {
 
 constexpr int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
 constexpr int not_started = 2;
+
+int say(const std::string& message) {
+  std::fprintf(stderr, "liveset: %s\n", message.c_str());
+  return not_started;
+}
 
 std::string own_path() {
   std::string path(4096, '\0');
@@ -48,7 +53,7 @@ std::string find_preload() {
 // LD_PRELOAD takes spaces and colons as separators and knows no quotes, so a path with one is reached through a link.
 std::string preloadable(const std::string& path, const CollectorProcess& collector) {
   if (path.find_first_of(" :") == std::string::npos) return path;
-  const std::string link = collector.folder + "/libliveset_preload.so";
+  const std::string link = preload_link(collector);
   return symlink(path.c_str(), link.c_str()) == 0 ? link : std::string();
 }
 
@@ -57,70 +62,91 @@ void prepend_preload(const std::string& preload) {
   setenv("LD_PRELOAD", users != nullptr && *users != 0 ? (preload + ":" + users).c_str() : preload.c_str(), 1);
 }
 
-struct Job {
-  pid_t pid = -1;
-  int start = -1;   // a byte written here lets it begin
-  int failed = -1;  // errno of exec, or end of file when it worked
-};
-
-// Forks the job's process, which waits for the start and then becomes the program.
-Job fork_job(const RunOptions& options, const std::string& program, const std::string& preload, const CollectorProcess& collector,
-             const sigset_t& signals) {
-  Job job;
-  int start[2], failed[2];
-  if (pipe2(start, O_CLOEXEC) != 0 || pipe2(failed, O_CLOEXEC) != 0) return job;
-  job.pid = fork();
-  if (job.pid == 0) {
-    close(start[1]);
-    char go = 0;
-    while (read(start[0], &go, 1) < 0 && errno == EINTR) {
-    }
-    if (!preload.empty()) {
-      prepend_preload(preload);
-      setenv("LIVESET_SOCKET", collector.socket_path.c_str(), 1);
-      setenv("LIVESET_ON_FULL", options.wait_when_full ? "wait" : "drop", 1);
-    }
-    sigprocmask(SIG_SETMASK, &signals, nullptr);
-    std::vector<char*> arguments;
-    for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
-    arguments.push_back(nullptr);
-    execvp(program.c_str(), arguments.data());  // runs scripts without "#!", as shells do
-    const int error = errno;
-    if (write(failed[1], &error, sizeof error) < 0) _exit(127);
-    _exit(127);
+// A closed one would be given to a file of ours. The job gets it closed, as the user had it.
+void open_standard_descriptors() {
+  for (const int standard : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(standard, F_GETFD) < 0) open("/dev/null", O_RDWR | O_CLOEXEC);
   }
-  close(start[0]);
-  close(failed[1]);
-  job.start = start[1];
-  job.failed = failed[0];
-  return job;
 }
 
-void forward(pid_t job, const signalfd_siginfo& signal) {
-  const int number = static_cast<int>(signal.ssi_signo);
+// What the job must find as it was.
+struct Signals {
+  sigset_t mask;
+  void (*child)(int);
+};
+
+// Between the launcher and the job's process: a byte lets it begin, and it answers with the errno of exec, or closes when that worked.
+struct Link {
+  int ours = -1, jobs = -1;
+};
+
+// Forks the job's process, which waits for the start and then becomes the program. Without a link it begins at once.
+pid_t fork_job(const RunOptions& options, const std::string& program, const std::string& preload, const CollectorProcess& collector,
+               const Signals& before, const Link& link) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  if (link.jobs >= 0) {
+    close(link.ours);
+    char go = 0;
+    ssize_t got = 0;
+    do got = recv(link.jobs, &go, 1, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != 1) _exit(127);  // the launcher is gone
+  }
+  if (!preload.empty()) {
+    prepend_preload(preload);
+    setenv("LIVESET_SOCKET", collector.socket_path.c_str(), 1);
+    setenv("LIVESET_ON_FULL", options.wait_when_full ? "wait" : "drop", 1);
+  }
+  signal(SIGCHLD, before.child);
+  sigprocmask(SIG_SETMASK, &before.mask, nullptr);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(program.c_str(), arguments.data());  // runs scripts without "#!", as shells do
+  const int error = errno;
+  if (send(link.jobs, &error, sizeof error, MSG_NOSIGNAL) < 0) say(program + ": " + std::strerror(error));
+  _exit(not_started);
+}
+
+// Lets the job begin. The errno of exec, 0 when it worked (or the job was killed before).
+int begin(Link& link) {
+  if (link.ours < 0) return 0;
+  close(link.jobs);
+  send(link.ours, "", 1, MSG_NOSIGNAL);
+  int error = 0;
+  ssize_t got = 0;
+  do got = recv(link.ours, &error, sizeof error, 0);
+  while (got < 0 && errno == EINTR);
+  close(link.ours);
+  return got == static_cast<ssize_t>(sizeof error) ? error : 0;
+}
+
+void forward(pid_t job, const siginfo_t& signal) {
   // What the terminal sends, it sends to the whole foreground group, so the job has it already.
-  if (signal.ssi_code == SI_KERNEL) return;
-  kill(job, number);
+  if (signal.si_code != SI_KERNEL) kill(job, signal.si_signo);
+}
+
+bool stopped_by_terminal(int status) {
+  return WIFSTOPPED(status) && (WSTOPSIG(status) == SIGTSTP || WSTOPSIG(status) == SIGTTIN || WSTOPSIG(status) == SIGTTOU);
 }
 
 // Waits for the job, passing signals on, and (as process 1 of a container must) for whatever else ends. The job's wait() status.
-int wait_for_job(pid_t job, pid_t* collector, int signals) {
+int wait_for_job(pid_t job, pid_t* collector, const sigset_t& watched) {
   for (;;) {
-    pollfd asked{signals, POLLIN, 0};
-    poll(&asked, 1, -1);
-    signalfd_siginfo signal{};
-    while (read(signals, &signal, sizeof signal) == static_cast<ssize_t>(sizeof signal)) {
-      if (signal.ssi_signo != SIGCHLD) forward(job, signal);
-    }
     int status = 0;
     for (pid_t ended = 0; (ended = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
       if (ended == *collector && !WIFSTOPPED(status)) *collector = -1;
       if (ended != job) continue;
       if (!WIFSTOPPED(status)) return status;
-      // The job was stopped (^Z): so are we, and our shell has the terminal again. Continued, we go on together.
+      // ^Z: we stop too, and our shell has the terminal again. Continued, we go on together. Any other stop is between the job and
+      // whoever stopped it.
+      if (!stopped_by_terminal(status)) continue;
       raise(SIGSTOP);
       kill(job, SIGCONT);
     }
+    siginfo_t signal{};
+    if (sigwaitinfo(&watched, &signal) > 0 && signal.si_signo != SIGCHLD) forward(job, signal);
   }
 }
 
@@ -130,18 +156,21 @@ void wait_for_collector(pid_t collector) {
   }
 }
 
-int say(const std::string& message) {
-  std::fprintf(stderr, "liveset: %s\n", message.c_str());
-  return not_started;
-}
-
 std::string default_output(const std::string& program, pid_t pid) {
   return program.substr(program.rfind('/') + 1) + "-" + std::to_string(pid) + ".liveset";
+}
+
+// Changes when the file is made anew.
+std::string mark_of(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return {};
+  return std::to_string(info.st_ino) + " " + std::to_string(info.st_ctim.tv_sec) + " " + std::to_string(info.st_ctim.tv_nsec);
 }
 
 }  // namespace
 
 int run(const RunOptions& options) {
+  open_standard_descriptors();
   const Program program = find_program(options.command.front());
   if (!program.problem.empty()) return say(program.problem);
   if (options.output.empty() && access(".", W_OK | X_OK) != 0) return say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)");
@@ -149,35 +178,43 @@ int run(const RunOptions& options) {
   if (!claimed.problem.empty()) return say(claimed.problem);
 
   std::string trouble;  // why nothing is recorded, where that is no reason not to run the job
+  Link link;
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+    link = {pair[0], pair[1]};
+  } else {
+    trouble = std::string("socketpair: ") + std::strerror(errno);
+  }
   std::string preload = find_preload();
   if (preload.empty()) trouble = "libliveset_preload.so is missing beside " + own_path();
 
-  sigset_t watched, before;
+  sigset_t watched;
+  Signals before{};
   sigemptyset(&watched);
   for (const int signal : forwarded) sigaddset(&watched, signal);
   sigaddset(&watched, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &watched, &before);
-  CollectorProcess collector = trouble.empty() ? start_collector(options.log_level, options.log_file) : CollectorProcess{};
+  sigprocmask(SIG_BLOCK, &watched, &before.mask);
+  before.child = signal(SIGCHLD, SIG_DFL);  // ignored, it would cost us the job's status
+  CollectorProcess collector = trouble.empty() ? start_collector(options.log, claimed.claim) : CollectorProcess{};
   if (trouble.empty() && collector.pid < 0) trouble = "the collector could not be started: " + collector.problem;
+  if (!trouble.empty()) say("the job will not be recorded: " + trouble);
+  if (!collector.log_problem.empty()) say("the collector keeps no log: " + collector.log_problem);
   if (trouble.empty()) preload = preloadable(preload, collector);
 
-  const Job job = fork_job(options, program.path, collector.pid > 0 ? preload : "", collector, before);
-  if (job.pid < 0) {
+  const pid_t job = fork_job(options, program.path, collector.pid > 0 ? preload : "", collector, before, link);
+  if (job < 0) {
+    const int error = errno;
     remove_folder(collector);
-    return say(std::string("fork: ") + std::strerror(errno));
+    return say(std::string("fork: ") + std::strerror(error));
   }
-  const std::string output = options.output.empty() ? default_output(program.path, job.pid) : options.output;
-  if (collector.pid > 0) collect::send_fields(collector.socket, {"job", std::to_string(job.pid), output});
-  const int signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (write(job.start, "", 1) < 0) return say(std::string("pipe: ") + std::strerror(errno));
-  close(job.start);
-  int exec_error = 0;
-  ssize_t got = 0;
-  do got = read(job.failed, &exec_error, sizeof exec_error);
-  while (got < 0 && errno == EINTR);
+  signal(SIGPIPE, SIG_IGN);  // of what we say at the end
+  const std::string output = options.output.empty() ? default_output(program.path, job) : options.output;
+  const std::string mark = mark_of(output);
+  if (collector.pid > 0) collect::send_fields(collector.socket, {"job", std::to_string(job), output});
+  const int exec_error = begin(link);
 
   pid_t living_collector = collector.pid;
-  const int status = wait_for_job(job.pid, &living_collector, signals);
+  const int status = wait_for_job(job, &living_collector, watched);
   Report report;
   if (collector.pid > 0) {
     collect::send_fields(collector.socket, {"ended", std::to_string(status)});
@@ -186,8 +223,9 @@ int run(const RunOptions& options) {
     if (report.complete && report.open_files() == 0) wait_for_collector(living_collector);
     if (!report.complete || report.open_files() == 0) remove_folder(collector);
   }
-  if (got > 0) return say(program.path + ": " + std::strerror(exec_error));
+  if (exec_error != 0) return say(program.path + ": " + std::strerror(exec_error));
   report.trouble = trouble;
+  report.stale = !mark.empty() && mark_of(output) == mark;
   if (!options.quiet) std::fprintf(stderr, "liveset: %s\n", describe(report, output).c_str());
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }

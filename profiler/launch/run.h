@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "profiler/launch/collector_process.h"
+
 namespace liveset::launch {
 
 struct RunOptions {
@@ -10,8 +12,7 @@ struct RunOptions {
   std::string output;        // empty: <program>-<pid>.liveset in the current folder
   bool quiet = false;        // no line at the end
   bool wait_when_full = true;
-  std::string log_level = "off";  // of the collector: spdlog's names
-  std::string log_file;           // empty: standard error
+  LogOptions log;            // of the collector
 };
 
 // The exit status of `liveset run`: the job's own, 128 + N when signal N killed it, or 2 when it was not started (said on stderr).

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -135,9 +136,29 @@ TEST_F(Fault, AFullDiskHarmsTheTraceOnlyAndIsStated) {
 }
 
 TEST_F(Fault, AFileSizeLimitKillsNobody) {
+  // It bounds the memory that job and collector share, too, so there is nothing to record into.
   const Ran ran = run_command("ulimit -f 8; " + liveset_program + " run -o " + trace() + " -- " + job_program + " blocks 1000");
   EXPECT_EQ(ran.status, 0);
-  EXPECT_THAT(ran.err, HasSubstr("liveset: "));
+  EXPECT_THAT(ran.err, HasSubstr("nothing was recorded: "));
+  EXPECT_THAT(ran.err, HasSubstr("ulimit -f"));
+  EXPECT_FALSE(std::filesystem::exists(trace()));
+}
+
+TEST_F(Fault, AFileSizeLimitOfTheCollectorIsStated) {
+  Running run(command({job_program, "fill", "100000"}), folder.file("error"));
+  ASSERT_EQ(run.line(), "ready\n");
+  const rlimit limit{4096, 4096};
+  ASSERT_EQ(prlimit(run.child("liveset-collect"), RLIMIT_FSIZE, &limit, nullptr), 0);
+  run.say();
+  EXPECT_THAT(run.line(), testing::StartsWith("filled"));
+  run.say();
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(error(), HasSubstr(" lost"));
+  EXPECT_THAT(error(), HasSubstr("; the disk is full; the file holds what fitted"));
+  const auto counted = count_trace(trace());
+  ASSERT_TRUE(counted);
+  EXPECT_GT(counted->lost, 0U);
+  EXPECT_EQ(counted->events + counted->lost, 200'002U);
 }
 
 }  // namespace
