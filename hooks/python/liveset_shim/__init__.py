@@ -41,7 +41,7 @@ def install_parts(context):
         cannot_see += "; what saved-tensor hooks packed (torch before 2.14 cannot show it without running them)"
     before = context.reports_before()
     if before:
-        cannot_see += f"; what came before the main thread let the hooks in: torch's first {before:,} allocations and frees"
+        cannot_see += f"; what came before the main thread let the hooks in ({before:,} of torch's allocations and frees)"
     context.source(f"torch {context.torch.__version__}", COVERS, cannot_see)
 
 
