@@ -80,9 +80,9 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
   report::Table table({{"event", true, 8},
                        {"kind", false, 7},
                        {"address", false, 14},
-                       {"bytes", true, 10},
+                       {"bytes", true, 11},
                        {"live", true, 5},
-                       {"live bytes", true, 10},
+                       {"live bytes", true, 11},
                        {"where"}},
                       table_format(context), style_of(context));
   if (json)

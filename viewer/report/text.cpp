@@ -19,6 +19,21 @@ std::size_t width_of(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
+// Bytes of the UTF-8 character that begins at `at`; 0 where none that may reach a terminal does: broken sequences,
+// and the control characters from U+0080 to U+009F.
+std::size_t character_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(at);
+  const std::size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0) != 0x80) return 0;
+  }
+  const bool control = first < 0x20 || first == 0x7f || (first == 0xc2 && byte(at + 1) < 0xa0);
+  const bool not_shortest = (first == 0xe0 && byte(at + 1) < 0xa0) || (first == 0xf0 && byte(at + 1) < 0x90);
+  const bool no_character = (first == 0xed && byte(at + 1) >= 0xa0) || (first == 0xf4 && byte(at + 1) >= 0x90);
+  return control || not_shortest || no_character ? 0 : length;
+}
+
 std::string pad(const std::string& text, std::size_t width, bool right) {
   const std::size_t own = width_of(text);
   const std::string space(width > own ? width - own : 0, ' ');
@@ -49,6 +64,8 @@ std::string format_count(std::uint64_t count) {
 std::string format_bytes(std::uint64_t bytes, bool exact) {
   if (exact) return format_count(bytes);
   const auto number = static_cast<double>(bytes);
+  if (bytes >= 1ULL << 50) return fixed(number / 0x1p50, 2) + " PiB";
+  if (bytes >= 1ULL << 40) return fixed(number / 0x1p40, 2) + " TiB";
   if (bytes >= 1ULL << 30) return fixed(number / 0x1p30, 2) + " GiB";
   if (bytes >= 1ULL << 20) return fixed(number / 0x1p20, 2) + " MiB";
   if (bytes >= 1ULL << 10) return fixed(number / 0x1p10, 2) + " KiB";
@@ -69,14 +86,9 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole) {
 
 std::string printable(std::string_view text, const Style& style, std::size_t width) {
   std::string clean;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f)
-      clean += '?';
-    else if (byte >= 0x80 && style.ascii)
-      clean += (byte & 0xc0) != 0x80 ? "?" : "";
-    else
-      clean += c;
+  for (std::size_t at = 0, length = 0; at < text.size(); at += std::max<std::size_t>(length, 1)) {
+    length = character_length(text, at);
+    clean += length == 0 || (length > 1 && style.ascii) ? "?" : text.substr(at, length);
   }
   if (width_of(clean) <= width || width < 8) return clean;
   const auto forward = [&](std::size_t at, std::size_t count) {  // byte offset `count` code points after `at`
@@ -88,6 +100,26 @@ std::string printable(std::string_view text, const Style& style, std::size_t wid
   };
   const std::size_t keep = width - 3, head = keep / 2;
   return clean.substr(0, forward(0, head)) + "..." + clean.substr(forward(0, width_of(clean) - (keep - head)));
+}
+
+std::string wrapped(std::string_view text, const Style& style, std::size_t indent) {
+  const std::string clean = printable(text, style);
+  const std::size_t room = style.columns > indent + 20 ? style.columns - indent : 20;
+  std::string lines;
+  std::size_t used = 0;
+  for (std::size_t at = 0; at < clean.size();) {
+    const std::size_t end = std::min(clean.find(' ', at), clean.size());
+    const std::string word = clean.substr(at, end - at);
+    const std::size_t width = width_of(word);
+    if (used != 0 && used + 1 + width > room) {
+      lines += "\n" + std::string(indent, ' ');
+      used = 0;
+    }
+    lines += (used == 0 ? "" : " ") + word;
+    used += (used == 0 ? 0 : 1) + width;
+    at = end + 1;
+  }
+  return lines;
 }
 
 std::string Table::cell_text(const Cell& cell) const {
@@ -121,7 +153,25 @@ std::vector<std::size_t> Table::widths(const std::vector<std::vector<std::string
       width = std::max(width, i < row.size() && columns_[i].width == 0 ? width_of(row[i]) : 0);
     widths.push_back(width);
   }
+  if (format_ == TableFormat::text) fit(widths);
   return widths;
+}
+
+// Words give way to numbers: the widest column of words is narrowed until the line keeps to the style's width.
+void Table::fit(std::vector<std::size_t>& widths) const {
+  constexpr std::size_t least = 8, least_of_last = 12;
+  const std::size_t last = columns_.size() - 1;
+  std::size_t line = columns_[last].right ? widths[last] + 2 : std::min(widths[last], least_of_last) + 2;
+  for (std::size_t i = 0; i < last; ++i) line += widths[i] + 2;
+  while (line > style_.columns) {
+    std::size_t widest = last;
+    for (std::size_t i = 0; i < last; ++i) {
+      if (!columns_[i].right && widths[i] > least && (widest == last || widths[i] > widths[widest])) widest = i;
+    }
+    if (widest == last) return;
+    --widths[widest];
+    --line;
+  }
 }
 
 std::string Table::line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const {
@@ -131,15 +181,13 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
   std::size_t used = 0;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const bool last = i + 1 == cells.size();
-    used += 2 + widths[i];
+    used += 2;
     std::string cell = cells[i];
-    if (last && !columns_[i].right) {
-      const std::size_t before = used - widths[i];
-      cell = printable(cell, style_, before + 8 < style_.columns ? style_.columns - before : 8);
-    } else {
-      cell =
-          pad(columns_[i].width != 0 ? printable(cell, style_, columns_[i].width) : cell, widths[i], columns_[i].right);
-    }
+    if (last && !columns_[i].right)
+      cell = printable(cell, style_, used + 8 < style_.columns ? style_.columns - used : 8);
+    else  // a number is never cut: its row gets wider
+      cell = pad(columns_[i].right ? cell : printable(cell, style_, widths[i]), widths[i], columns_[i].right);
+    used += width_of(cell);
     text += "  " + cell;
   }
   while (!text.empty() && text.back() == ' ') text.pop_back();

@@ -21,10 +21,13 @@ std::string format_count(std::uint64_t count);                        // "1,234,
 std::string format_time(std::uint64_t ns);                            // "1.234 s", "12.3 ms"
 std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
 
-// Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?'; with
-// `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a
+// Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?', and so
+// are bytes that are no UTF-8; with `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a
 // module path tell most.
 std::string printable(std::string_view text, const Style& style, std::size_t width = std::string::npos);
+
+// Printable text in lines that keep to the style's width; all but the first are indented.
+std::string wrapped(std::string_view text, const Style& style, std::size_t indent);
 
 struct Cell {
   enum class Kind { text, bytes, count, percent } kind = Kind::text;
@@ -43,8 +46,8 @@ struct Column {
   std::size_t width = 0;  // 0: as wide as its widest cell; fixed widths let rows be printed one by one
 };
 
-// Rows of cells. Text: two spaces indentation and between columns, the last text column cut so that lines keep to the
-// style's width. csv: exact integers, quoted where needed. md: a pipe table.
+// Rows of cells. Text: two spaces indentation and between columns, columns of words cut so that lines keep to the
+// style's width; numbers are never cut. csv: exact integers, quoted where needed. md: a pipe table.
 class Table {
  public:
   Table(std::vector<Column> columns, TableFormat format, Style style)
@@ -59,6 +62,7 @@ class Table {
  private:
   std::string cell_text(const Cell& cell) const;
   std::vector<std::size_t> widths(const std::vector<std::vector<std::string>>& rows) const;
+  void fit(std::vector<std::size_t>& widths) const;
   std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;
 
   std::vector<Column> columns_;

@@ -11,6 +11,8 @@ TEST(Numbers, AreForPeople) {
   EXPECT_EQ(format_bytes(1024, false), "1.00 KiB");
   EXPECT_EQ(format_bytes(28386344, false), "27.07 MiB");
   EXPECT_EQ(format_bytes(80ULL << 30, false), "80.00 GiB");
+  EXPECT_EQ(format_bytes(3ULL << 40, false), "3.00 TiB");
+  EXPECT_EQ(format_bytes(5ULL << 50, false), "5.00 PiB");
   EXPECT_EQ(format_bytes(28386344, true), "28,386,344");
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1000000), "1,000,000");
@@ -23,6 +25,8 @@ TEST(Numbers, AreForPeople) {
 
 TEST(Printable, KeepsTheTerminalSafe) {
   EXPECT_EQ(printable("a\x1b[31mb\nc", {}), "a?[31mb?c");
+  EXPECT_EQ(printable("a\xc2\x9b[31m", {}), "a??[31m") << "CSI in one character";
+  EXPECT_EQ(printable("\xff\xc3(\xe2\x82", {}), "??" "(??") << "no UTF-8";
   Style ascii;
   ascii.ascii = true;
   EXPECT_EQ(printable("h\xc3\xa9llo", ascii), "h?llo");
@@ -64,6 +68,24 @@ TEST(Tables, EscapePipesInMarkdown) {
             "| --: | --: | --- |\n"
             "| 2.00 KiB | 50.0% | a,b\\|c\"d |\n"
             "| 7 B | 0.0% | x |\n");
+}
+
+TEST(Tables, NeverCutANumber) {
+  Style narrow;
+  narrow.columns = 40;
+  Table fixed_widths({{"kind", false, 5}, {"bytes", true, 8}, {"where"}}, TableFormat::text, narrow);
+  EXPECT_EQ(fixed_widths.render_row({Cell::words("alloc"), Cell::bytes(1020 << 10), Cell::words("encoder.layers.0.attention")}),
+            "  alloc  1020.00 KiB  encoder...ttention\n");
+  Table free_widths({{"who"}, {"bytes", true}, {"peak", true}}, TableFormat::text, narrow);
+  free_widths.row({Cell::words(std::string(50, 'x')), Cell::bytes(1020 << 10), Cell::bytes(1023 << 10)});
+  EXPECT_EQ(free_widths.render(), "  who                 bytes         peak\n  xxxx...xxxxx  1020.00 KiB  1023.00 KiB\n");
+}
+
+TEST(Wrapped, BreaksBetweenWords) {
+  Style narrow;
+  narrow.columns = 26;
+  EXPECT_EQ(wrapped("memory that the driver takes for itself", narrow, 4), "memory that the driver\n    takes for itself");
+  EXPECT_EQ(wrapped("", narrow, 4), "");
 }
 
 TEST(Tables, KeepToTheWidth) {
