@@ -2,8 +2,9 @@
 // `void add_<name>(CLI::App& app, Context& context)`, and add one line to commands.h and CMakeLists.txt.
 #pragma once
 #include <CLI/CLI.hpp>
-#include <iosfwd>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viewer/trace/result.h"
@@ -30,7 +31,24 @@ struct Context {
   void fail(const Error& error);
 };
 
-// Adds --format, --units, --color, --strict to a subcommand.
+// Adds --format, --units and --color to a subcommand.
 void add_output_options(CLI::App& command, Context& context);
+// Adds --strict to a subcommand that reads traces.
+void add_strict_option(CLI::App& command, Context& context);
+
+// An option that takes one of a few words; `chosen` gets what stands for it.
+template <class T>
+CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::vector<std::pair<std::string, T>>& choices,
+                        const std::string& help, const std::function<void(T)>& chosen) {
+  std::string words;
+  for (const auto& [word, value] : choices) words += (words.empty() ? "" : "|") + word;
+  const auto choose = [name, choices, words, chosen](const std::string& text) {
+    for (const auto& [word, value] : choices) {
+      if (CLI::detail::to_lower(text) == word) return chosen(value);
+    }
+    throw CLI::ValidationError(name, "'" + text + "' is none of " + words);
+  };
+  return command.add_option_function<std::string>(name, choose, help)->option_text(words);
+}
 
 }  // namespace liveset::cli

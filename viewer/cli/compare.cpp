@@ -14,8 +14,8 @@
 namespace liveset::cli {
 namespace {
 
-struct Options {
-  std::string trace, model, policy = "save-all", max_error = "0", range;
+struct Options : ModelOptions {
+  std::string trace, max_error = "0", range;
   bool held_only = false;
 };
 
@@ -49,12 +49,9 @@ Result<ledger::Range> choose_range(const trace::TraceFile& file, const std::stri
 Status run(const Options& options, Context& context) {
   Result<double> max_error = parse_share(options.max_error);
   if (!max_error) return max_error.take_error();
-  Result<model::Policy> policy = model::parse_policy(options.policy);
-  if (!policy) return policy.take_error();
-  Result<model::Model> model = model::read_model(options.model);
-  if (!model) return model.take_error();
-  Result<model::Prediction> prediction = model::predict(*model, *policy);
-  if (!prediction) return prediction.take_error();
+  const Result<Predicted> predicted = predict(options);
+  if (!predicted) return predicted.error();
+  const model::Prediction& prediction = predicted->prediction;
   Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.take_error();
   std::string chosen;
@@ -66,14 +63,16 @@ Status run(const Options& options, Context& context) {
     return Error{ErrorKind::unreadable, options.trace, {}, "tells of no values, so there is nothing to compare",
                  "values come from liveset.h, or from the backward of a PyTorch job"};
 
-  const compare::LogicalComparison comparison = compare::compare_logical(prediction->ledger, *recorded, options.held_only);
+  const compare::LogicalComparison comparison = compare::compare_logical(prediction.ledger, *recorded, options.held_only);
   if (context.format == Format::json) {
     const nlohmann::ordered_json head{{"schema", "liveset.compare/1"}, {"trace", options.trace}, {"range", chosen}, {"model", options.model},
-                                      {"policy", policy->text}, {"max_error", *max_error}};
-    report::write_comparison_json(std::cout, prediction->ledger, *recorded, comparison, head);
+                                      {"policy", predicted->policy.text}, {"max_error", *max_error}};
+    report::write_comparison_json(std::cout, prediction.ledger, *recorded, comparison, head);
+  } else if (context.format != Format::table) {
+    report::write_comparison_table(std::cout, prediction.ledger, *recorded, comparison, table_format(context), style_of(context));
   } else {
     if (!chosen.empty()) std::cout << "of the trace: " << chosen << '\n';
-    report::write_comparison_text(std::cout, prediction->ledger, *recorded, comparison, style_of(context));
+    report::write_comparison_text(std::cout, prediction.ledger, *recorded, comparison, style_of(context));
   }
   if (comparison.error > *max_error) context.status = exit_difference;
   report_health(*file, context);
@@ -83,15 +82,15 @@ Status run(const Options& options, Context& context) {
 }  // namespace
 
 void add_compare(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("compare", "A recorded step against what a model says of it");
+  CLI::App* command = app.add_subcommand("compare", "a recorded step against what a model says of it");
   auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->trace, "recorded trace (*.liveset)")->required();
-  command->add_option("MODEL", options->model, "model file (proto/model.proto, text format or JSON)")->required();
-  command->add_option("--policy", options->policy, "save-all, segment:K or segments:N,N,...")->capture_default_str();
-  command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0.05 or 5%")->capture_default_str();
-  command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; default: the first step");
+  command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")->required()->option_text(" ");
+  add_model_options(*command, *options);
+  command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")->option_text("SHARE");
+  command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; default: the first step")->option_text("RANGE");
   command->add_flag("--held", options->held_only, "compare only what is held when backward begins");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([options, &context] {
     if (Status status = run(*options, context); !status) context.fail(status.error());
   });

@@ -79,7 +79,9 @@ void add_dump(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("dump", "the events one by one, as they were recorded");
   const auto options = std::make_shared<ReadOptions>();
   add_read_options(*command, *options);
+  command->get_option("TRACE")->description("a *.liveset file; of a run with several, exactly this one");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());
   });

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
+#include "viewer/cli/flat_csv.h"
 #include "viewer/cli/traces.h"
 #include "viewer/report/trace_info.h"
 
@@ -19,6 +20,8 @@ Status run(const std::string& path, Context& context) {
   if (context.format == Format::json) {
     std::cout << report::info_json(*file, *facts).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
               << '\n';
+  } else if (context.format == Format::csv) {
+    print_flat(report::info_json(*file, *facts));
   } else {
     std::cout << report::info_text(*file, *facts, table_format(context), style_of(context));
   }
@@ -32,8 +35,9 @@ void add_info(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("info", "where a trace comes from, what it covers, and how the file is made up");
   const auto path = std::make_shared<std::string>();
-  command->add_option("trace", *path, "a *.liveset file")->required()->option_text("TRACE");
+  command->add_option("TRACE", *path, "a *.liveset file; of a run with several, exactly this one")->required()->option_text(" ");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([path, &context] {
     if (const Status status = run(*path, context); !status) context.fail(status.error());
   });

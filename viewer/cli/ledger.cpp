@@ -58,6 +58,7 @@ void add_ledger(CLI::App& app, Context& context) {
   command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")
       ->option_text("NAME");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());
   });

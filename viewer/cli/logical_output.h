@@ -1,13 +1,26 @@
-// How predict and `ledger --logical` print.
+// What predict, compare and `ledger --logical` share.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "viewer/cli/command.h"
 #include "viewer/ledger/logical.h"
+#include "viewer/model/model.h"
 #include "viewer/report/logical_report.h"
 
 namespace liveset::cli {
+
+// MODEL and --policy, and what they predict.
+struct ModelOptions {
+  std::string model, policy = "save-all";
+};
+void add_model_options(CLI::App& command, ModelOptions& options);
+struct Predicted {
+  model::Policy policy;
+  model::Model described;
+  model::Prediction prediction;
+};
+Result<Predicted> predict(const ModelOptions& options);
 
 // `head`: the fields of the JSON form that come first; `title`: the first line of the table form.
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, const Context& context);

@@ -1,6 +1,8 @@
 // `liveset peak`: the live set at the peak or at any event.
 #include "viewer/report/peak.h"
 
+#include <algorithm>
+#include <charconv>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,8 +15,21 @@ namespace {
 
 struct Options : ReadOptions, report::PeakOptions {
   std::string range_text() const { return ReadOptions::range; }
-  bool has_at = false;
 };
+
+// A whole number, or the error that says what is wrong with the option's.
+std::uint64_t parse_number(const std::string& option, const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range || number == ledger::no_event) throw CLI::ValidationError(option, "'" + text + "' is too large");
+  if (error != std::errc() || end != text.data() + text.size())
+    throw CLI::ValidationError(option, "'" + text + "' is not a whole number of 0 or more");
+  return number;
+}
+
+bool no_ops(const report::PeakReport& report) {
+  return report.by == report::GroupBy::op && std::all_of(report.groups.begin(), report.groups.end(), [](const report::Group& group) { return group.name == "(no op)"; });
+}
 
 Status run(Options& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range_text());
@@ -33,7 +48,10 @@ Status run(Options& options, Context& context) {
   if (!report) return report.take_error();
   const report::Style style = style_of(context);
   switch (context.format) {
-    case Format::table: std::cout << report::peak_text(*report, options.top, style); break;
+    case Format::table:
+      std::cout << report::peak_text(*report, options.top, style);
+      if (no_ops(*report)) std::cout << "\nNone of these blocks was made in an op that the trace names: PyTorch jobs record modules, --by module.\n";
+      break;
     case Format::md: std::cout << report::peak_markdown(*report, style); break;
     case Format::csv: std::cout << report::peak_csv(*report); break;
     case Format::json:
@@ -50,22 +68,24 @@ Status run(Options& options, Context& context) {
 
 void add_peak(CLI::App& app, Context& context) {
   using report::GroupBy;
-  static const std::map<std::string, GroupBy> groups{
-      {"class", GroupBy::memory_class}, {"module", GroupBy::module}, {"op", GroupBy::op},
-      {"phase", GroupBy::phase},        {"step", GroupBy::step},     {"size", GroupBy::size}};
   CLI::App* command = app.add_subcommand("peak", "the live set at the peak or at any event");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
-  command->add_option("--at", options->at, "what lives after this event, instead of the peak")->option_text("EVENT");
-  command->add_option("--by", options->by, "group by class (default), module, op, phase, step or size")
-      ->transform(CLI::CheckedTransformer(groups, CLI::ignore_case))
-      ->option_text("class|module|op|phase|step|size");
-  command->add_option("--top", options->top, "how many of the largest blocks to list")->option_text("N");
+  const auto number = [command](const std::string& name, auto& target, const std::string& help) {
+    return command->add_option_function<std::string>(name, [name, &target](const std::string& text) { target = parse_number(name, text); }, help);
+  };
+  number("--at", options->at, "what lives after this event, instead of the peak")->option_text("EVENT");
+  add_choice<GroupBy>(*command, "--by",
+                      {{"class", GroupBy::memory_class}, {"module", GroupBy::module}, {"op", GroupBy::op},
+                       {"phase", GroupBy::phase}, {"step", GroupBy::step}, {"size", GroupBy::size}},
+                      "group by class (default), module, op, phase, step or size", [options](GroupBy by) { options->by = by; });
+  number("--top", options->top, "how many of the largest blocks to list")->option_text("N");
   command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")
       ->option_text("NAME");
   command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
       ->option_text("NAME");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());
   });

@@ -8,10 +8,6 @@
 namespace liveset::cli {
 namespace {
 
-struct Options {
-  std::string model, policy = "save-all";
-};
-
 nlohmann::ordered_json conventions_json(const model::Conventions& conventions) {
   return {{"count_inputs", conventions.count_inputs},
           {"checkpoint_last_segment", conventions.checkpoint_last_segment},
@@ -20,32 +16,28 @@ nlohmann::ordered_json conventions_json(const model::Conventions& conventions) {
           {"boundary", conventions.physical_copy ? "physical-copy" : "merge"}};
 }
 
-Status run(const Options& options, Context& context) {
-  Result<model::Policy> policy = model::parse_policy(options.policy);
-  if (!policy) return policy.take_error();
-  Result<model::Model> model = model::read_model(options.model);
-  if (!model) return model.take_error();
-  Result<model::Prediction> prediction = model::predict(*model, *policy);
-  if (!prediction) return prediction.take_error();
+Status run(const ModelOptions& options, Context& context) {
+  const Result<Predicted> predicted = predict(options);
+  if (!predicted) return predicted.error();
+  const auto& [policy, model, prediction] = *predicted;
   nlohmann::ordered_json head{{"schema", "liveset.predict/1"},
-                              {"model", {{"file", options.model}, {"name", model->name}, {"layers", model->layers.size()}}},
-                              {"policy", policy->text},
-                              {"boundaries", prediction->boundaries},
-                              {"conventions", conventions_json(model->conventions)},
-                              {"forward_cost", prediction->forward_cost}};
-  const std::string title = "predicted       " + (model->name.empty() ? options.model : model->name) + ", " + std::to_string(model->layers.size()) +
-                            " layers, policy " + policy->text;
-  print_logical(prediction->ledger, head, title, context);
+                              {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.layers.size()}}},
+                              {"policy", policy.text},
+                              {"boundaries", prediction.boundaries},
+                              {"conventions", conventions_json(model.conventions)},
+                              {"forward_cost", prediction.forward_cost}};
+  const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " + std::to_string(model.layers.size()) +
+                            " layers, policy " + policy.text;
+  print_logical(prediction.ledger, head, title, context);
   return Done{};
 }
 
 }  // namespace
 
 void add_predict(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("predict", "What a model file says will be live: peak, forward layers, every event");
-  auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file (proto/model.proto, text format or JSON)")->required();
-  command->add_option("--policy", options->policy, "save-all, segment:K or segments:N,N,...")->capture_default_str();
+  CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event");
+  auto options = std::make_shared<ModelOptions>();
+  add_model_options(*command, *options);
   add_output_options(*command, context);
   command->callback([options, &context] {
     if (Status status = run(*options, context); !status) context.fail(status.error());

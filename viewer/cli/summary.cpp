@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
+#include "viewer/cli/flat_csv.h"
 #include "viewer/cli/traces.h"
 
 namespace liveset::cli {
@@ -14,19 +15,6 @@ namespace {
 struct Options : ReadOptions {
   std::string heap, counter = "allocated";
 };
-
-// Every figure as `path,value`: what a spreadsheet can use of a summary.
-void print_flat(const nlohmann::ordered_json& json) {
-  report::Table table({{"figure"}, {"value"}}, report::TableFormat::csv, {});
-  const nlohmann::ordered_json flat = json.flatten();
-  for (const auto& [path, value] : flat.items()) {
-    std::string name = path.substr(1);
-    std::replace(name.begin(), name.end(), '/', '.');
-    table.row(
-        {report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump())});
-  }
-  std::cout << table.render();
-}
 
 nlohmann::ordered_json trace_json(const trace::TraceFile& file) {
   const trace::Process& process = file.header().process;
@@ -94,6 +82,7 @@ void add_summary(CLI::App& app, Context& context) {
   command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
       ->option_text("NAME");
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   command->callback([options, &context] {
     if (const Status status = run(*options, context); !status) context.fail(status.error());
   });

@@ -49,7 +49,7 @@ Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
     if (file)
       files.push_back(std::move(*file));
     else
-      std::cerr << "liveset: " << file.error().message() << '\n';
+      std::cerr << "liveset: " << report::printable(file.error().message(), {}) << '\n';
   }
   if (files.empty())
     return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read",
@@ -74,8 +74,7 @@ void report_health(const trace::TraceFile& file, Context& context) {
     context.fail({ErrorKind::truncated, file.path(), health.readable_bytes,
                   health.note.empty() ? "the trace could be read only in part" : health.note, ""});
   } else {
-    std::cerr << "liveset: " << file.path() << ": read in part: " << report::printable(health.note, style_of(context))
-              << '\n';
+    std::cerr << "liveset: " << report::printable(file.path() + ": read in part: " + health.note, style_of(context)) << '\n';
   }
 }
 
@@ -107,14 +106,14 @@ void ProgressBar::show(std::size_t done, std::size_t all) {
   percent_ = percent;
   constexpr int width = 30;
   const int filled = width * percent / 100;
-  std::cerr << "\r" << what_ << " [" << std::string(static_cast<std::size_t>(filled), '#')
+  std::cerr << "\r" << report::printable(what_, {}) << " [" << std::string(static_cast<std::size_t>(filled), '#')
             << std::string(static_cast<std::size_t>(width - filled), '.') << "] " << percent << "%" << std::flush;
 }
 
 void add_read_options(CLI::App& command, ReadOptions& options) {
-  command.add_option("trace", options.trace, "a *.liveset file; of a run with several, the others are found beside it")
+  command.add_option("TRACE", options.trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
-      ->option_text("TRACE");
+      ->option_text(" ");
   command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")
       ->option_text("RANGE");
 }

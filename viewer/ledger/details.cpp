@@ -41,7 +41,7 @@ Result<EventStamp> describe_event(const trace::TraceFile& file, std::uint64_t ev
   const std::size_t chunk = chunk_of(file, event);
   if (chunk == file.chunks().size())
     return Error{ErrorKind::usage, file.path(), std::nullopt, "the trace has no event " + std::to_string(event),
-                 "it has events 0.." + std::to_string(file.events())};
+                 file.chunks().empty() ? "it has none" : "it has events 0.." + std::to_string(file.chunks().back().first_event + file.chunks().back().events - 1)};
   trace::Columns columns;
   if (Status status = file.read_chunk(chunk, stamp_columns, columns); !status) return status.take_error();
   const std::size_t i = event - columns.first_event;

@@ -182,7 +182,7 @@ Result<Range> resolve_range(const trace::TraceFile& file, const RangeSpec& spec)
       file.chunks().empty() ? 0 : file.chunks().back().first_event + file.chunks().back().events;
   if (range.first >= events || range.first >= range.end) {
     Error error =
-        usage("no event lies in --range " + spec.text, "the trace has events 0.." + std::to_string(events) +
+        usage("no event lies in --range " + spec.text, (events == 0 ? "the trace has no events" : "the trace has events 0.." + std::to_string(events - 1)) +
                                                            " and ends at " + std::to_string(file.end_time_ns()) + "ns");
     error.file = file.path();
     return error;

@@ -350,10 +350,11 @@ Result<Model> read_model(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return unreadable(path, std::strerror(errno), "give a model file, as samples/tanh_chain/chain.textproto");
   if (S_ISDIR(info.st_mode)) return unreadable(path, "is a directory", "give a model file, as samples/tanh_chain/chain.textproto");
+  if (!S_ISREG(info.st_mode)) return unreadable(path, "is not a regular file", "copy what it gives to a file first");
   if (static_cast<std::uint64_t>(info.st_size) > max_file_bytes) return unreadable(path, "is larger than 64 MiB, the limit for a model file");
   std::ifstream stream(path, std::ios::binary);
   std::stringstream content;
-  // A pipe has no size: stop reading above the limit.
+  // It may grow meanwhile: stop reading above the limit.
   std::string buffer(1U << 16, '\0');
   std::uint64_t total = 0;
   while (stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || stream.gcount() > 0) {

@@ -11,9 +11,12 @@ Error bad_policy(std::string what) {
   return {ErrorKind::usage, "", {}, std::move(what), "policies are save-all, segment:K and segments:N,N,..., as in segment:2 or segments:3,2,1"};
 }
 
-bool read_length(std::string_view text, std::uint64_t& length) {
+// What is wrong with a segment's length, empty when nothing is.
+std::string read_length(std::string_view text, std::uint64_t& length) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  return error == std::errc() && end == text.data() + text.size() && length >= 1 && length <= max_layers;
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument || (error == std::errc() && length < 1))
+    return " must be a whole number of at least 1";
+  return error == std::errc() && length <= max_layers ? "" : " is too large, at most " + std::to_string(max_layers);
 }
 
 }  // namespace
@@ -27,7 +30,7 @@ Result<Policy> parse_policy(std::string_view text) {
   std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   if (kind == "segment") {
     policy.kind = Policy::Kind::equal_segments;
-    if (!read_length(rest, policy.length)) return bad_policy("policy '" + policy.text + "': the segment length must be a whole number of at least 1");
+    if (const std::string wrong = read_length(rest, policy.length); !wrong.empty()) return bad_policy("policy '" + policy.text + "': the segment length" + wrong);
     return policy;
   }
   if (kind != "segments") return bad_policy("unknown policy '" + policy.text + "'");
@@ -35,8 +38,8 @@ Result<Policy> parse_policy(std::string_view text) {
   while (true) {
     const auto comma = rest.find(',');
     std::uint64_t length = 0;
-    if (!read_length(rest.substr(0, comma), length))
-      return bad_policy("policy '" + policy.text + "': segment " + std::to_string(policy.lengths.size() + 1) + " must be a whole number of at least 1");
+    if (const std::string wrong = read_length(rest.substr(0, comma), length); !wrong.empty())
+      return bad_policy("policy '" + policy.text + "': segment " + std::to_string(policy.lengths.size() + 1) + wrong);
     policy.lengths.push_back(length);
     if (comma == std::string_view::npos) return policy;
     rest.remove_prefix(comma + 1);

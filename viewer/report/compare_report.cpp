@@ -67,12 +67,32 @@ std::string percent(double share) {
   return text;
 }
 
-std::string names_of(const std::vector<HeldValue>& values) {
+constexpr std::size_t indent = 16;  // of what stands beside a title
+
+std::string size_text(std::uint64_t bytes, const Style& style) { return format_bytes(bytes, style.exact_bytes) + (style.exact_bytes ? " B" : ""); }
+
+std::string names_of(const std::vector<HeldValue>& values, const Style& style) {
   constexpr std::size_t shown = 12;
   std::string text;
-  for (std::size_t i = 0; i < values.size() && i < shown; ++i) text += (i == 0 ? "" : ", ") + values[i].name + " (" + std::to_string(values[i].bytes) + " B)";
-  text = printable(text, {});
+  for (std::size_t i = 0; i < values.size() && i < shown; ++i)
+    text += (i == 0 ? "" : ", ") + values[i].name + " (" + size_text(values[i].bytes, style) + ")";
   return values.size() > shown ? text + ", ... " + std::to_string(values.size() - shown) + " more" : text;
+}
+
+// The figures that differ, each with the share by which it does: `error` is the largest of them.
+std::string verdict(const LogicalComparison& comparison) {
+  if (comparison.error == 0) return "no difference";
+  const compare::RelativeErrors& errors = comparison.errors;
+  const std::pair<const char*, double> figures[] = {
+      {"events that only one side has", errors.events}, {"values at the peak", errors.peak_ids},
+      {"bytes at the peak", errors.peak_bytes},         {"forward layers", errors.layers},
+      {"values live at an event", errors.live_ids},     {"bytes live at an event", errors.live_bytes},
+      {"values held at the loss", errors.held}};
+  std::string text;
+  for (const auto& [what, share] : figures) {
+    if (share != 0) text += (text.empty() ? "" : ", ") + percent(share) + " in " + what;
+  }
+  return "they differ by " + percent(comparison.error) + ", the largest of: " + text;
 }
 
 std::string padded(std::string_view words, std::size_t width) {
@@ -81,22 +101,26 @@ std::string padded(std::string_view words, std::size_t width) {
 }
 
 void write_pair(std::ostream& out, const char* what, const std::string& predicted, const std::string& recorded) {
-  out << padded(what, 16) << padded(predicted, 24) << recorded << (predicted == recorded ? "" : "   differs") << '\n';
+  const std::string space(predicted.size() < 24 ? 24 - predicted.size() : 2, ' ');
+  out << padded(what, indent) << predicted << space << recorded << (predicted == recorded ? "" : "   differs") << '\n';
 }
 
-void write_held(std::ostream& out, const LogicalComparison& comparison) {
+std::string values_text(std::uint64_t count) { return format_count(count) + (count == 1 ? " value" : " values"); }
+
+void write_held(std::ostream& out, const LogicalComparison& comparison, const Style& style) {
   const compare::HeldComparison& held = comparison.held;
-  write_pair(out, "held at loss", std::to_string(held.predicted.size()) + " values", std::to_string(held.recorded.size()) + " values");
-  if (!held.by_name) out << "                by size: a graph does not name its values as the model does\n";
-  if (!held.of_the_loss.empty()) out << "                besides, of the loss expression itself: " << names_of(held.of_the_loss) << '\n';
-  if (!held.only_predicted.empty()) out << "                predicted only: " << names_of(held.only_predicted) << '\n';
-  if (!held.only_recorded.empty()) out << "                recorded only: " << names_of(held.only_recorded) << '\n';
+  const auto also = [&](const std::string& text) { out << std::string(indent, ' ') << wrapped(text, style, indent) << '\n'; };
+  write_pair(out, "held at loss", values_text(held.predicted.size()), values_text(held.recorded.size()));
+  if (!held.by_name) also("by size: a graph does not name its values as the model does");
+  if (!held.of_the_loss.empty()) also("besides, of the loss expression itself: " + names_of(held.of_the_loss, style));
+  if (!held.only_predicted.empty()) also("predicted only: " + names_of(held.only_predicted, style));
+  if (!held.only_recorded.empty()) also("recorded only: " + names_of(held.only_recorded, style));
 }
 
 void write_rows(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
                 const Style& style) {
   const bool all = comparison.rows.size() <= rows_shown;
-  const std::size_t width = std::max<std::size_t>((style.columns - 20) / 2, 28);
+  const std::size_t width = std::max<std::size_t>((style.columns - 26) / 2, 24);
   out << '\n' << padded("predicted", width) << ' ' << padded("recorded", width) << " live\n";
   std::size_t written = 0;
   for (const AlignedEvent& row : comparison.rows) {
@@ -111,7 +135,29 @@ void write_rows(std::ostream& out, const LogicalLedger& predicted, const Logical
   if (!all) out << "only rows that differ, at most " << rows_shown << " of " << comparison.rows.size() << "; --format json has all\n";
 }
 
+std::string index_text(std::uint64_t index) { return index == absent ? "" : std::to_string(index); }
+
 }  // namespace
+
+void write_comparison_table(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
+                            TableFormat format, const Style& style) {
+  const Table table({{"predicted", true}, {"recorded", true}, {"event"}, {"predicted ids", true}, {"recorded ids", true}, {"predicted bytes", true},
+                     {"recorded bytes", true}, {"difference"}},
+                    format, style);
+  out << table.render_titles();
+  for (const AlignedEvent& row : comparison.rows) {
+    const LogicalEvent* left = row.predicted == absent ? nullptr : &predicted.events[row.predicted];
+    const LogicalEvent* right = row.recorded == absent ? nullptr : &recorded.events[row.recorded];
+    const std::string event = left != nullptr ? event_text(predicted, row.predicted) : event_text(recorded, row.recorded);
+    const auto figure = [&](const LogicalEvent* side, bool bytes) {
+      if (side == nullptr) return Cell::words("");
+      return bytes ? Cell::bytes(side->live_bytes) : Cell::count(side->live_ids);
+    };
+    const char* difference = right == nullptr ? "predicted only" : left == nullptr ? "recorded only" : row.same_live ? "" : "live";
+    out << table.render_row({Cell::words(index_text(row.predicted)), Cell::words(index_text(row.recorded)), Cell::words(event.substr(event.find(' ') + 1)),
+                             figure(left, false), figure(right, false), figure(left, true), figure(right, true), Cell::words(difference)});
+  }
+}
 
 void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
                            const json& head) {
@@ -147,16 +193,16 @@ void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, co
 
 void write_comparison_text(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
                            const Style& style) {
-  out << (comparison.error == 0 ? "no difference" : "they differ by " + percent(comparison.error)) << "\n\n";
+  out << wrapped(verdict(comparison), style, 2) << "\n\n";
   out << padded("", 16) << padded("predicted", 24) << "recorded\n";
   if (!comparison.held_only) {
     const auto peak = [&](const LogicalLedger& ledger) {
-      return std::to_string(ledger.peak_ids) + " values, " + format_bytes(ledger.peak_bytes, style.exact_bytes);
+      return values_text(ledger.peak_ids) + ", " + size_text(ledger.peak_bytes, style);
     };
     write_pair(out, "peak", peak(predicted), peak(recorded));
     write_pair(out, "forward layers", std::to_string(predicted.forward_layers), std::to_string(recorded.forward_layers));
   }
-  write_held(out, comparison);
+  write_held(out, comparison, style);
   if (comparison.held_only) return;
   out << padded("events", 16) << comparison.predicted_only << " predicted only, " << comparison.recorded_only << " recorded only, "
       << comparison.live_differs << " with another live set\n";

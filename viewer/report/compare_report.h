@@ -16,5 +16,8 @@ void write_comparison_json(std::ostream& out, const ledger::LogicalLedger& predi
 // Verdict, peaks, then the events side by side: all of them when they are few, else where they differ.
 void write_comparison_text(std::ostream& out, const ledger::LogicalLedger& predicted, const ledger::LogicalLedger& recorded,
                            const compare::LogicalComparison& comparison, const Style& style);
+// csv and md: every aligned row with both sides' figures.
+void write_comparison_table(std::ostream& out, const ledger::LogicalLedger& predicted, const ledger::LogicalLedger& recorded,
+                            const compare::LogicalComparison& comparison, TableFormat format, const Style& style);
 
 }  // namespace liveset::report

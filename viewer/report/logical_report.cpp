@@ -69,6 +69,10 @@ json group_peaks(const LogicalLedger& ledger) {
 
 constexpr std::size_t reads_limit = 12, value_limit = 40;
 
+// A PyTorch graph names no reads and no layers: for people those columns are left out, the other forms keep theirs.
+bool shows_reads(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || !ledger.reads.empty(); }
+bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || ledger.names_values(); }
+
 // Widths are fixed before the first row, so that a long ledger is printed as it is walked.
 std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
   if (format != TableFormat::text) return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
@@ -76,15 +80,13 @@ std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, 
   for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
   for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
   const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
-  return {{"event", true, width(ledger.events.size(), 5)},
-          {"phase", false, 9},
-          {"kind", false, 7},
-          {"value", false, value},
-          {"reads", false, ledger.reads.empty() ? 5 : reads_limit},
-          {"ids", true, width(ledger.peak_ids, 4)},
-          {"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 10U},
-          {"layers", true, width(ledger.forward_layers, 6)},
-          {"live", false, 8}};
+  std::vector<Column> columns{{"event", true, width(ledger.events.size(), 5)}, {"phase", false, 9}, {"kind", false, 7}, {"value", false, value}};
+  if (shows_reads(ledger, format)) columns.push_back({"reads", false, reads_limit});
+  columns.push_back({"ids", true, width(ledger.peak_ids, 4)});
+  columns.push_back({"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U});
+  if (shows_layers(ledger, format)) columns.push_back({"layers", true, width(ledger.forward_layers, 6)});
+  columns.push_back({"live", false, 8});
+  return columns;
 }
 
 // Columns that the last one may take.
@@ -144,7 +146,7 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
 
 void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style) {
   constexpr std::size_t unlimited = ~std::size_t{0};
-  const bool text = format == TableFormat::text;
+  const bool text = format == TableFormat::text, reads = shows_reads(ledger, format), layers = shows_layers(ledger, format);
   const std::vector<Column> columns = columns_of(ledger, format, style);
   const std::size_t rest = text ? rest_of_line(columns, style) : unlimited;
   const Table table(columns, format, style);
@@ -153,25 +155,34 @@ void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableF
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
     const LogicalEvent& event = ledger.events[i];
     live.apply(event);
-    out << table.render_row({Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
-                             Cell::words(value_cell(ledger, event)), Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_limit : unlimited)),
-                             Cell::count(event.live_ids), Cell::bytes(event.live_bytes), Cell::count(event.forward_layers),
-                             Cell::words(joined(ledger, live.ids(), rest))});
+    std::vector<Cell> cells{Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
+                            Cell::words(value_cell(ledger, event))};
+    if (reads) cells.push_back(Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_limit : unlimited)));
+    cells.push_back(Cell::count(event.live_ids));
+    cells.push_back(Cell::bytes(event.live_bytes));
+    if (layers) cells.push_back(Cell::count(event.forward_layers));
+    cells.push_back(Cell::words(joined(ledger, live.ids(), rest)));
+    out << table.render_row(cells);
   }
 }
 
 void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const Style& style) {
-  const std::size_t rest = style.columns > 40 ? style.columns - 20 : 40;
+  const std::size_t rest = style.columns > 60 ? style.columns - 40 : 40;
   const auto bytes = [&](std::uint64_t number) { return format_bytes(number, style.exact_bytes) + (style.exact_bytes ? " B" : ""); };
-  out << "peak            " << format_count(ledger.peak_ids) << " values at event " << event_text(ledger.peak_ids_event) << ", "
+  out << "peak            " << format_count(ledger.peak_ids) << (ledger.peak_ids == 1 ? " value" : " values") << " at event " << event_text(ledger.peak_ids_event) << ", "
       << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event) << '\n';
   if (ledger.names_values()) out << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n";
-  out << "held at loss    " << ledger.held_at_loss.size() << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
+  const auto counted = static_cast<std::size_t>(std::count_if(ledger.held_at_loss.begin(), ledger.held_at_loss.end(),
+                                                              [&](std::uint32_t id) { return ledger.values[id].counted; }));
+  const std::size_t others = ledger.held_at_loss.size() - counted;
+  out << "held at loss    " << counted;
+  if (others != 0) out << " + " << others << (others == 1 ? " input" : " inputs") << ", not counted";
+  out << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
   for (const ledger::LogicalGroup& group : ledger.groups)
     out << "group           " << printable(group.name, style) << ": at most " << group.peak_ids << " live, " << bytes(group.peak_bytes) << '\n';
   if (ledger.broken_count != 0)
     out << "broken rules    " << format_count(ledger.broken_count) << ", first at event " << format_count(ledger.broken.front().event) << ": "
-        << printable(ledger.broken.front().what, style) << '\n';
+        << wrapped(ledger.broken.front().what, style, 16) << '\n';
 }
 
 }  // namespace liveset::report

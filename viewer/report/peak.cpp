@@ -204,7 +204,7 @@ Table largest_table(const PeakReport& report, TableFormat format, const Style& s
 std::string peak_text(const PeakReport& report, std::size_t top, const Style& style) {
   std::string text = peak_headline(report.peak, style);
   if (!report.is_peak) text.replace(text.find("PEAK"), 4, "LIVE");
-  text += "      " + format_count(report.peak.blocks) + " blocks are live then\n\n";
+  text += "      " + format_count(report.peak.blocks) + (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();
   const std::size_t shown = std::min(std::max<std::size_t>(top, 10), report.groups.size());
   if (shown < report.groups.size())

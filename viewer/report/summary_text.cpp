@@ -1,6 +1,8 @@
 // The summary for a person whose job ran out of memory: the answer first, then where it comes from, then whether to
 // trust it.
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
 #include "viewer/report/summary.h"
 
@@ -19,14 +21,29 @@ std::string join_words(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string counted(std::uint64_t count, const std::string& one, const std::string& many) {
+  return format_count(count) + " " + (count == 1 ? one : many);
+}
+
+// For a shell.
+std::string quoted(const std::string& path) {
+  const bool plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 || std::strchr("/._-+:,=@%", c) != nullptr;
+  });
+  if (plain) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 std::string first_line(const Summary& summary, const Style& style) {
-  std::string facts = format_count(summary.events) + " events";
+  std::string facts = counted(summary.events, "event", "events");
   if (!summary.steps.empty())
     facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
   facts += ", " + format_time(summary.end_time_ns) + ", pid " + std::to_string(summary.process.pid);
   const std::string command =
       printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
-  return printable(summary.file, style) + "  (" + facts + ")\n" + (command.empty() ? "" : "  " + command + "\n");
+  return wrapped(summary.file + "  (" + facts + ")", style, 2) + "\n" + (command.empty() ? "" : "  " + command + "\n");
 }
 
 // All steps, or the first few, the highest and the last.
@@ -48,9 +65,9 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
   Table table({{"step", true},
                {"peak", true},
                {"in phase"},
-               {"at backward start", true},
+               {"at backward", true},
                {"activations", true},
-               {"allocations", true},
+               {"blocks", true},
                {"recomputed", true}},
               format, style);
   for (const std::size_t i : shown) {
@@ -94,10 +111,6 @@ Table phases_table(const Summary& summary, TableFormat format, const Style& styl
                  Cell::bytes(static_cast<std::uint64_t>(phase.peak_bytes)), Cell::count(phase.allocations)});
   }
   return table;
-}
-
-std::string counted(std::uint64_t count, const std::string& one, const std::string& many) {
-  return format_count(count) + " " + (count == 1 ? one : many);
 }
 
 std::string source_names(const Summary& summary) {
@@ -219,16 +232,16 @@ std::string summary_text(const Summary& summary, const Style& style) {
   reconciliation_lines(summary, style, lines);
   text += "\n";
   if (problems == 0) {
-    text += "HEALTH  nothing lost";
+    std::string whole = "nothing lost";
     if (summary.checked_events != 0)
-      text += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) +
-              " events that carry it";
-    text += "\n";
+      whole += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) +
+               " events that carry it";
+    text += "HEALTH  " + wrapped(whole, style, 8) + "\n";
   }
   for (std::size_t i = 0; i < lines.size(); ++i)
-    text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + lines[i] + "\n";
-  text += "        seen by " + printable(source_names(summary), style) + "; `liveset info` says what that cannot see\n";
-  if (summary.peak) text += "\nNext: liveset peak " + printable(summary.file, style) + " --by module\n";
+    text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + wrapped(lines[i], style, 8) + "\n";
+  text += "        " + wrapped("seen by " + source_names(summary) + "; `liveset info` says what that cannot see", style, 8) + "\n";
+  if (summary.peak) text += "\nNext: liveset peak " + printable(quoted(summary.file), style) + " --by module\n";
   return text;
 }
 

@@ -116,9 +116,10 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
     return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') +
            printable(text, style, room) + "\n";
   };
-  std::string text = printable(file.path(), style) + ": a liveset trace, format " +
-                     std::to_string(header.format_major) + "." + std::to_string(header.format_minor) +
-                     ", written by liveset " + printable(header.tool_version, style) + "\n";
+  const auto counted = [](std::uint64_t count, const char* one) { return format_count(count) + " " + one + (count == 1 ? "" : "s"); };
+  std::string text = printable(file.path(), style) + ": a liveset trace\n";
+  text += line("format", std::to_string(header.format_major) + "." + std::to_string(header.format_minor) + ", written by liveset " +
+                             header.tool_version);
   text += line("process", command_line(header.process));
   text += line("", "pid " + std::to_string(header.process.pid) + ", child of " +
                        std::to_string(header.process.parent_pid) + ", on " + header.process.host);
@@ -133,10 +134,22 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
     clock += buffer.data();
   }
   text += line("clock", clock);
-  text += line("events", format_count(file.events()) + " in " + format_count(file.chunks().size()) + " chunks, " +
-                             format_count(file.allocations()) + " allocations");
+  text += line("events", format_count(file.events()) + " in " + counted(file.chunks().size(), "chunk") + ", " +
+                             counted(file.allocations(), "allocation"));
   text += line("file", format_bytes(file.file_bytes(), style.exact_bytes) + ", " +
                            per_event(file.file_bytes(), file.events()) + " bytes an event");
+  return text;
+}
+
+// For people: what a source cannot see is read, not looked up, so none of it is cut.
+std::string sources_text(const trace::TraceFile& file, const Style& style) {
+  std::string text;
+  const auto& sources = file.dictionary().sources;
+  for (std::size_t id = 1; id < sources.size(); ++id) {
+    text += "  source        " + wrapped(sources[id].name + " " + sources[id].version, style, 16) + "\n";
+    text += "    covers      " + wrapped(sources[id].covers, style, 16) + "\n";
+    text += "    cannot see  " + wrapped(sources[id].cannot_see, style, 16) + "\n";
+  }
   return text;
 }
 
@@ -206,7 +219,7 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
     text += "  " + format_count(loss.events) + " lost before event " + format_count(loss.before_event) + ", at " +
             format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
-  if (!health.note.empty()) text += "  " + printable(health.note, style) + "\n";
+  if (!health.note.empty()) text += "  " + wrapped(health.note, style, 2) + "\n";
   return text;
 }
 
@@ -285,11 +298,11 @@ ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts) 
 }
 
 std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style) {
-  std::string text = format == TableFormat::text ? opening_text(file, facts, style) : "";
-  for (const Table& table : {sources_table(file, format, style), heaps_table(file, format, style),
-                             packets_table(file, facts, format, style), columns_table(file, facts, format, style)}) {
-    text += (text.empty() ? "" : "\n") + table.render();
-  }
+  std::string text = format == TableFormat::text ? opening_text(file, facts, style) + "\n" + sources_text(file, style)
+                                                 : sources_table(file, format, style).render();
+  for (const Table& table :
+       {heaps_table(file, format, style), packets_table(file, facts, format, style), columns_table(file, facts, format, style)})
+    text += "\n" + table.render();
   return format == TableFormat::text ? text + "\n" + health_text(file, style) : text;
 }
 

@@ -10,7 +10,7 @@
 namespace liveset::report {
 
 nlohmann::ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts);
-// Text, or with TableFormat::md and csv the tables alone.
+// Text, or with TableFormat::md the tables alone.
 std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style);
 
 std::string_view clock_name(int clock_kind);       // "TSC", ...

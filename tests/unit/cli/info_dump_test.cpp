@@ -139,13 +139,43 @@ TEST_F(InfoAndDump, InfoTableIsForPeople) {
   const Ran ran = run_liveset("info " + path_);
   EXPECT_EQ(ran.status, 0);
   for (const char* text :
-       {"format 1.0, written by liveset 0.1.0-test", "trainer --steps 3", "pid 42, child of 7, on host",
+       {"1.0, written by liveset 0.1.0-test", "6 in 2 chunks, 1 allocation\n", "trainer --steps 3", "pid 42, child of 7, on host",
         "2023-11-14 22:13:20 UTC", "cannot see", "the rest", "Health: 7 events lost, 1 frees without their allocation",
         "7 lost before event 6", "ring_full"}) {
     EXPECT_THAT(ran.out, HasSubstr(text));
   }
-  EXPECT_THAT(run_liveset("info --format csv " + path_).out,
-              HasSubstr("heap,device,peak,at event,at the end,blocks\ncpu/arena,cpu,512,1,0,0\n"));
+}
+
+TEST_F(InfoAndDump, InfoCsvIsOneTable) {
+  const std::string csv = run_liveset("info --format csv " + path_).out;
+  EXPECT_EQ(csv.substr(0, 13), "figure,value\n");
+  EXPECT_THAT(csv, HasSubstr("\nheaps.0.peak_bytes,512\n"));
+  EXPECT_THAT(csv, HasSubstr("\nsources.0.cannot_see,the rest\n"));
+  EXPECT_THAT(run_liveset("info --format md " + path_).out, HasSubstr("| heap | device |"));
+}
+
+TEST_F(InfoAndDump, InfoWrapsWhatASourceCannotSee) {
+  const std::string cannot =
+      "memory that a driver takes for itself, blocks of threads that were started before the recorder was loaded, and "
+      "whatever a library gets from the kernel without asking the allocator";
+  std::string error;
+  auto writer = writer::TraceWriter::create(path_, test::header_info(), &error);
+  writer->define_source(1, "api", "1", "the arena", cannot);
+  writer->finish("exit");
+  writer.reset();
+  const std::string text = run_liveset("info " + path_).out;
+  std::string joined;
+  for (const char c : text) {
+    if (c == '\n' || c == ' ')
+      joined += joined.empty() || joined.back() == ' ' ? "" : " ";
+    else
+      joined += c;
+  }
+  EXPECT_THAT(joined, HasSubstr(cannot));
+  std::size_t longest = 0, begin = text.find("source");
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+    longest = std::max(longest, end - begin);
+  EXPECT_LE(longest, 80U);
 }
 
 TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {

@@ -1,6 +1,7 @@
 // `liveset predict` as a person calls it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/support/acceptance.h"
 #include "tests/support/run_program.h"
@@ -52,6 +53,15 @@ TEST(PredictCommand, TableSaysPeakFirst) {
   EXPECT_THAT(ran.out, HasSubstr("held at loss    4: h0 h2 h4 h6\n"));
 }
 
+TEST(PredictCommand, InputsThatAreNotCountedAreSaid) {
+  const TemporaryFolder folder;
+  const std::string file = written(folder, "chain", "conventions { count_inputs: false }\nchain { length: 3 bytes: 1044480 }\n");
+  const Ran ran = run_program("liveset predict " + file);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("held at loss    3 + 1 input, not counted: h0 h1 h2 h3\n"));
+  EXPECT_THAT(ran.out, HasSubstr(" 1020.00 KiB ")) << "a number is never shortened";
+}
+
 TEST(PredictCommand, CsvHasOneLinePerEvent) {
   const Ran ran = run_program("liveset predict " + chain_file + " --format csv");
   EXPECT_EQ(ran.status, 0);
@@ -66,6 +76,8 @@ TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
   const std::string negative = written(folder, "negative", "chain {\n length: 6\n bytes: -8\n}\n");
   const std::string picture = written(folder, "picture.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16));
   const std::string empty = written(folder, "empty", "");
+  const std::string pipe = folder.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   struct Case {
     std::string arguments, says;
     int status;
@@ -80,6 +92,10 @@ TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
       {folder.file(""), "is a directory", 3},
       {chain_file + " --policy segment:0", "the segment length must be a whole number of at least 1", 2},
       {chain_file + " --policy segments:3,2", "the segments have 5 layers, the model has 6", 2},
+      {chain_file + " --policy segment:99999999999999999999", "the segment length is too large", 2},
+      {chain_file + " --policy segments:3,99999999999999999999", "segment 2 is too large", 2},
+      {chain_file + " --strict", "--strict", 2},
+      {pipe, "is not a regular file", 3},
       {chain_file + " --policy everything", "unknown policy 'everything'", 2},
   };
   for (const Case& bad : cases) {

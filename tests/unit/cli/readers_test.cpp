@@ -20,6 +20,12 @@ std::size_t lines(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0, begin = 0;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) longest = std::max(longest, end - begin);
+  return longest;
+}
+
 const char* const readers[] = {"summary ", "peak ", "ledger --physical ", "ledger --logical ", "ledger --at 0x10 "};
 
 void expect_error(const Ran& ran, int status, const std::string& says) {
@@ -98,7 +104,7 @@ TEST_F(Commands, RangesSelect) {
   for (const char* reader : readers) {
     expect_error(run_program(std::string(reader) + "--range step:4 " + trace.path()), 2, "its steps are 0..0");
     expect_error(run_program(std::string(reader) + "--range nonsense " + trace.path()), 2, "forms: step:A..B");
-    expect_error(run_program(std::string(reader) + "--range event:9..12 " + trace.path()), 2, "events 0..5");
+    expect_error(run_program(std::string(reader) + "--range event:9..12 " + trace.path()), 2, "events 0..4 and");
   }
 }
 
@@ -108,7 +114,13 @@ TEST_F(Commands, PeakShowsAnyEvent) {
   EXPECT_EQ(at["bytes"], 2048);
   EXPECT_EQ(at["largest"].size(), 1U);
   EXPECT_EQ(run_json("peak --top 1")["largest"].size(), 1U);
-  expect_error(run_program("peak --at 5 " + trace.path()), 2, "no event 5");
+  expect_error(run_program("peak --at 5 " + trace.path()), 2, "no event 5 (it has events 0..4)");
+  for (const char* option : {"--at", "--top"}) {
+    for (const char* wrong : {"-1", "''", "1.5", "0x10"})
+      expect_error(run_program(std::string("peak ") + option + "=" + wrong + " " + trace.path()), 2, "is not a whole number of 0 or more");
+    for (const char* large : {"18446744073709551615", "99999999999999999999"})
+      expect_error(run_program(std::string("peak ") + option + " " + large + " " + trace.path()), 2, "is too large");
+  }
 }
 
 TEST_F(Commands, PhysicalLedgerRunsAlong) {
@@ -145,6 +157,48 @@ TEST_F(Commands, WrongUseIsStatusTwo) {
        {"ledger ", "ledger --logical --physical ", "summary --format xml ", "peak --by colour ", "summary --nonsense "})
     EXPECT_EQ(run_program(arguments + trace.path()).status, 2) << arguments;
   EXPECT_EQ(run_program("summary").status, 2);
+  expect_error(run_program("summary --format xml " + trace.path()), 2, "--format: 'xml' is none of table|json|csv|md (liveset summary --help)");
+  expect_error(run_program("peak --nonsense " + trace.path()), 2, "--nonsense");
+  expect_error(run_program("status"), 2, "'status' is no command and no trace (the commands are run, summary, peak");
+  expect_error(run_program("diff " + trace.path()), 2, "'diff' is no command");
+  expect_error(run_program(""), 2, "no command is named");
+}
+
+TEST_F(Commands, HelpKeepsToTheWidth) {
+  for (const char* command : {"", "run", "summary", "peak", "ledger", "predict", "compare", "info", "dump"}) {
+    const Ran ran = run_program("help " + std::string(command));
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_LE(longest_line(ran.out), 80U) << ran.out;
+  }
+  EXPECT_EQ(run_program("--version").out.substr(0, 8), "liveset ");
+}
+
+TEST_F(Commands, LinesKeepToTheWidth) {
+  for (const char* reader : {"summary", "peak", "ledger --physical", "info"})
+    EXPECT_LE(longest_line(run_program(std::string(reader) + " " + trace.path()).out), 80U) << reader;
+}
+
+TEST_F(Commands, PeakByOpSaysThatNoOpIsNamed) {
+  EXPECT_THAT(run_program("peak --by op " + trace.path()).out, HasSubstr("None of these blocks was made in an op"));
+  EXPECT_EQ(run_program("peak --by phase " + trace.path()).out.find("None of"), std::string::npos);
+}
+
+TEST_F(Commands, HelpIsACommandToo) {
+  EXPECT_EQ(run_program("help").out, run_program("--help").out);
+  EXPECT_EQ(run_program("help peak").out, run_program("peak --help").out);
+  EXPECT_THAT(run_program("help peak").out, HasSubstr("--by"));
+}
+
+// An answer that did not arrive is no answer.
+TEST_F(Commands, WhatCannotBeWrittenIsStatusThree) {
+  const std::string program = std::string(LIVESET_BIN_DIR) + "/liveset ";
+  for (const std::string reader : {"summary", "peak", "ledger --physical", "ledger --logical", "info", "dump", "dump --format json"}) {
+    expect_error(test::run_command(program + reader + " " + trace.path() + " >/dev/full"), 3, "could not be written: No space left on device");
+    expect_error(test::run_command(program + reader + " " + trace.path() + " >&-"), 3, "could not be written");
+  }
+  expect_error(test::run_command(program + "--help >/dev/full"), 3, "could not be written");
+  // A reader that leaves is no error, even for a caller that ignores SIGPIPE.
+  EXPECT_EQ(test::run_command("trap '' PIPE; " + program + "dump " + trace.path() + " | true").err, "");
 }
 
 TEST_F(Commands, ACutFileIsReadInPart) {
@@ -158,6 +212,18 @@ TEST_F(Commands, ACutFileIsReadInPart) {
   for (const char* reader : readers)
     EXPECT_EQ(run_program(std::string(reader) + "--strict " + cut).status, 4) << reader;
   EXPECT_EQ(run_program("summary --strict " + trace.path()).status, 0);
+}
+
+TEST_F(Commands, NothingInAMessageActsOnTheTerminal) {
+  const Ran ran = run_program("summary \"$(printf 'a/\\033[31mb\\233')\"");
+  expect_error(ran, 3, "a/?[31mb?: ");
+}
+
+TEST_F(Commands, NumbersAreNeverShortened) {
+  TinyTrace wide;
+  wide.alloc(wide.heap("cpu"), 0x1000, 1020 << 10);
+  wide.open();
+  EXPECT_THAT(run_program("ledger --physical " + wide.path()).out, HasSubstr("  1020.00 KiB      1  1020.00 KiB  "));
 }
 
 TEST(Runs, WithSeveralTracesShowTheOneWithSteps) {

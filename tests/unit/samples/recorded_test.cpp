@@ -113,7 +113,12 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
   EXPECT_EQ(sizes.at("differences").at("predicted_only"), 0);
   EXPECT_DOUBLE_EQ(sizes.at("errors").at("peak_bytes"), 0.5);
   const Ran table = run_program("liveset compare " + trace + " " + wide + " --policy segment:2");
-  EXPECT_THAT(table.out, HasSubstr("they differ by 100 %"));  // every held value has another size
+  EXPECT_THAT(table.out, HasSubstr("they differ by 100 %, the largest of: 50 % in bytes at the peak"));
+  EXPECT_THAT(table.out, HasSubstr("100 % in values"));  // every held value has another size
+  const std::string csv = run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format csv").out;
+  EXPECT_EQ(csv.substr(0, csv.find('\n')), "predicted,recorded,event,predicted ids,recorded ids,predicted bytes,recorded bytes,difference");
+  EXPECT_THAT(csv, HasSubstr("\n0,0,forward create h0,1,1,16,8,live\n"));
+  EXPECT_THAT(run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format md").out, HasSubstr("| --: | --: | --- |"));
 }
 
 TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {
