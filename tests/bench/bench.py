@@ -240,7 +240,7 @@ def machine():
 
 def show(figures, about):
     print(f"{about['cpu']}, {about['cores']} cores, load {about['load_before']:.2f} before the run")
-    width = max(len(goal["name"]) for goal in figures.goals)
+    width = max((len(goal["name"]) for goal in figures.goals), default=0)
     for goal in figures.goals:
         verdict = "pass" if goal["passed"] else "FAIL"
         print(f"{goal['name']:<{width}}  {goal['figure']:>9.3f} {goal['unit']:<11} goal {goal['goal']:<8} {verdict}")
@@ -271,7 +271,7 @@ def main():
                       "goals": figures.goals, "skipped": figures.skipped, "details": figures.details}
             json.dump(result, file, indent=1)
             file.write("\n")
-    return 0 if all(goal["passed"] for goal in figures.goals) else 1
+    return 0 if figures.goals and all(goal["passed"] for goal in figures.goals) else 1
 
 
 if __name__ == "__main__":

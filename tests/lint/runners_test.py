@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Proves that what runs the tests (scripts/support/test_report.py, tests/torch/run_module.py) does not call nothing a success."""
+"""Proves that what runs the tests and benchmarks (scripts/support/test_report.py, tests/torch/run_module.py,
+tests/bench/bench.py) does not call nothing a success."""
+import contextlib
+import io
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
@@ -59,6 +63,22 @@ class Module(Runner):
         self.assertEqual(self.module(case.format("self.skipTest('not here')", "self.fail()"))[0], 1)
         self.assertEqual(self.module("@unittest.skip('another torch')\n" + case.format("pass", "pass")), (77, "SKIPPED: another torch"))
         self.assertEqual(self.module(""), (1, ""))
+
+
+class Bench(Runner):
+    def bench(self, part):
+        sys.path.insert(0, os.path.join(ROOT, "tests", "bench"))
+        self.addCleanup(sys.path.pop, 0)
+        import bench
+        shown = io.StringIO()
+        with unittest.mock.patch.multiple(bench, WORK=self.folder, bench_torch=lambda figures, options: part(figures)), \
+                unittest.mock.patch.object(sys, "argv", ["bench", "--only", "torch"]), contextlib.redirect_stdout(shown):
+            return bench.main(), shown.getvalue().splitlines()[-1]
+
+    def test_statuses(self):
+        self.assertEqual(self.bench(lambda figures: figures.goal("time", 1, "s", 2))[0], 0)
+        self.assertEqual(self.bench(lambda figures: figures.goal("time", 3, "s", 2))[0], 1)
+        self.assertEqual(self.bench(lambda figures: figures.skip("torch", "not there")), (1, "skipped: torch: not there"))
 
 
 if __name__ == "__main__":
