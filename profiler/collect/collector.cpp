@@ -302,9 +302,10 @@ void Collector::hello(const Message& message, std::string_view text, int descrip
   // The same process as another program: what it was before has ended.
   for (auto& entry : clients_) {
     const writer::HeaderInfo& other = entry.second.recording->identity().header;
-    if (other.pid != message.pid || other.start_time != message.start_time || entry.second.ended) continue;
+    if (other.pid != message.pid || other.start_time != message.start_time) continue;
     entry.second.ended = true;
     entry.second.end = "exec";
+    entry.second.recording->drain();  // its file is the earlier one, also when both are found in one round
   }
   Recording::Identity identity;
   writer::HeaderInfo& header = identity.header;
