@@ -359,7 +359,7 @@ void TraceWriter::calibrate(std::uint64_t ticks, std::uint64_t monotonic_ns) {
 }
 
 void TraceWriter::lose(int reason, std::uint64_t events) {
-  state_->lost += events;
+  if (reason != proto::Loss::DICTIONARY_FULL) state_->lost += events;  // those are names
   if (!state_->stopped()) state_->lose(reason, events, false);
 }
 

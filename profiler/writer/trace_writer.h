@@ -70,7 +70,7 @@ class TraceWriter {
   bool is_live(std::uint32_t heap, std::uint64_t address) const;
 
   void calibrate(std::uint64_t ticks, std::uint64_t monotonic_ns);
-  void lose(int reason, std::uint64_t events);  // proto Loss::Reason
+  void lose(int reason, std::uint64_t events);  // proto Loss::Reason; DICTIONARY_FULL: names
   void flush();                                 // everything so far to the file
   // Writes footer and closes. `end`: "exit", "killed", "exec". False when the file is not whole.
   bool finish(std::string_view end);

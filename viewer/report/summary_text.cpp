@@ -150,6 +150,8 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   if (health.lost_events != 0)
     lines.push_back(counted(health.lost_events, "event was", "events were") +
                     " lost while recording: sums may be too high or too low");
+  if (health.lost_names != 0)
+    lines.push_back(counted(health.lost_names, "name was", "names were") + " lost while recording: there was no room for more");
   if (summary.sums_off != 0)
     lines.push_back("events are missing in the file: blocks freed there still count as live afterwards");
   if (summary.unmatched_frees != 0)

@@ -207,6 +207,7 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
   text += health.note.empty() && health.lost_events == 0 ? "whole"
           : health.lost_events == 0                      ? "read in part"
                                                          : format_count(health.lost_events) + " events lost";
+  if (health.lost_names != 0) text += ", " + format_count(health.lost_names) + " names lost";
   if (health.unknown_packets != 0)
     text += ", " + format_count(health.unknown_packets) + " packets of a later version passed over";
   if (health.unmatched_frees != 0)
@@ -216,8 +217,8 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
     text += ", " + format_count(health.conservation_mismatches) + " conservation mismatches";
   text += "\n";
   for (const trace::Loss& loss : health.losses) {
-    text += "  " + format_count(loss.events) + " lost before event " + format_count(loss.before_event) + ", at " +
-            format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
+    text += "  " + format_count(loss.events) + (loss.of_names() ? " names" : "") + " lost before event " +
+            format_count(loss.before_event) + ", at " + format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
   if (!health.note.empty()) text += "  " + wrapped(health.note, style, 2) + "\n";
   return text;

@@ -278,7 +278,7 @@ void Loader::drop_last() {
 void Loader::finish_health() {
   Health& health = state_.health;
   std::uint64_t stated = 0;
-  for (const Loss& loss : health.losses) stated += loss.events;
+  for (const Loss& loss : health.losses) (loss.of_names() ? health.lost_names : stated) += loss.events;
   if (health.has_footer) {
     if (footer_.events > next_event_) health.lost_events += footer_.events - next_event_;
     stated = footer_.lost_events;

@@ -148,10 +148,12 @@ struct ChunkInfo {
 struct Loss {
   int reason = 0;
   std::uint64_t events = 0, before_event = 0, time_ns = 0;
+  bool of_names() const { return reason == 4; }  // proto Loss::DICTIONARY_FULL: `events` counts names
 };
 
 struct Health {
   std::uint64_t lost_events = 0;      // by the recorder's own account, and those of chunks that cannot be read
+  std::uint64_t lost_names = 0;       // the recorder had no room for them
   std::uint64_t unknown_packets = 0;  // of a later version, or Snapshots: passed over
   std::uint64_t damaged_packets = 0;
   // By the footer; 0 without one (a pass over the events gives the true figures).

@@ -152,6 +152,15 @@ TEST_F(Recovery, JoinedTracesAreReadUpToTheSecond) {
   EXPECT_THAT(file.health().note, HasSubstr("at byte " + std::to_string(one.size()) + ": a second header"));
 }
 
+TEST_F(Recovery, LostNamesAreNoLostEvents) {
+  proto::Loss loss;
+  loss.set_reason(proto::Loss::DICTIONARY_FULL);
+  loss.set_events(7);
+  const TraceFile file = open_good(TraceBuilder().header().loss(loss).bytes());
+  EXPECT_EQ(file.health().lost_events, 0);
+  EXPECT_EQ(file.health().lost_names, 7);
+}
+
 TEST_F(Recovery, LossesAreSummed) {
   proto::Loss loss;
   loss.set_reason(proto::Loss::RING_FULL);

@@ -343,6 +343,8 @@ TEST_F(TraceWriterTest, FlushMakesEverythingReadable) {
   writer->append(allocation(1, 0x1000, 8));
   writer->calibrate(5, 6);
   writer->lose(proto::Loss::RING_FULL, 12);
+  writer->lose(proto::Loss::DICTIONARY_FULL, 3);
+  EXPECT_EQ(writer->lost_events(), 12U);
   writer->flush();
   const trace::TraceFile file = open();
   EXPECT_EQ(file.events(), 1);
