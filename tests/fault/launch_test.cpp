@@ -1,6 +1,7 @@
 // `liveset run` in surroundings that are not as one wishes: it does what it can, says the rest, and leaves nothing
 // behind.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "tests/fault/recorded_job.h"
 
@@ -93,6 +94,20 @@ TEST_F(Launch, AKilledLauncherLeavesNoFolderAndTheTraceIsWhole) {
   kill(run.pid(), SIGKILL);
   EXPECT_EQ(run.wait(), 128 + SIGKILL);
   run.close_input();
+  EXPECT_TRUE(eventually([&] { return fs::is_empty(temporary); }));
+  EXPECT_EQ(events(), 2U);
+}
+
+TEST_F(Launch, AProcessThatOutlivesTheRunKeepsTheFolderUntilItsEnd) {
+  const std::string queue = folder.file("queue");
+  ASSERT_EQ(mkfifo(queue.c_str(), 0600), 0);
+  const int held = open(queue.c_str(), O_RDWR | O_CLOEXEC);
+  const std::string out = folder.file("out");
+  const Ran ran = run_after("TMPDIR=" + temporary, "",
+                            "sh -c '" + job_program + " sleep-after <" + queue + " >" + out + " & until [ -s " + out + " ]; do sleep 0.01; done'");
+  EXPECT_THAT(ran.err, HasSubstr("1 process is still being recorded"));
+  EXPECT_FALSE(fs::is_empty(temporary));
+  close(held);
   EXPECT_TRUE(eventually([&] { return fs::is_empty(temporary); }));
   EXPECT_EQ(events(), 2U);
 }
