@@ -109,6 +109,10 @@ ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts
   return json;
 }
 
+std::string counted(std::uint64_t count, const std::string& one, const std::string& many) {
+  return format_count(count) + " " + (count == 1 ? one : many);
+}
+
 std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts, const Style& style) {
   const trace::Header& header = file.header();
   const auto line = [&](const std::string& title, const std::string& text) {
@@ -116,7 +120,6 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
     return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') +
            printable(text, style, room) + "\n";
   };
-  const auto counted = [](std::uint64_t count, const char* one) { return format_count(count) + " " + one + (count == 1 ? "" : "s"); };
   std::string text = printable(file.path(), style) + ": a liveset trace\n";
   text += line("format", std::to_string(header.format_major) + "." + std::to_string(header.format_minor) + ", written by liveset " +
                              header.tool_version);
@@ -134,8 +137,8 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
     clock += buffer.data();
   }
   text += line("clock", clock);
-  text += line("events", format_count(file.events()) + " in " + counted(file.chunks().size(), "chunk") + ", " +
-                             counted(file.allocations(), "allocation"));
+  text += line("events", format_count(file.events()) + " in " + counted(file.chunks().size(), "chunk", "chunks") + ", " +
+                             counted(file.allocations(), "allocation", "allocations"));
   text += line("file", format_bytes(file.file_bytes(), style.exact_bytes) + ", " +
                            per_event(file.file_bytes(), file.events()) + " bytes an event");
   return text;
@@ -206,15 +209,15 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
   std::string text = "Health: ";
   text += health.note.empty() && health.lost_events == 0 ? "whole"
           : health.lost_events == 0                      ? "read in part"
-                                                         : format_count(health.lost_events) + " events lost";
-  if (health.lost_names != 0) text += ", " + format_count(health.lost_names) + " names lost";
+                                                         : counted(health.lost_events, "event lost", "events lost");
+  if (health.lost_names != 0) text += ", " + counted(health.lost_names, "name lost", "names lost");
   if (health.unknown_packets != 0)
-    text += ", " + format_count(health.unknown_packets) + " packets of a later version passed over";
+    text += ", " + counted(health.unknown_packets, "packet", "packets") + " of a later version passed over";
   if (health.unmatched_frees != 0)
-    text += ", " + format_count(health.unmatched_frees) + " frees without their allocation";
-  if (health.implied_frees != 0) text += ", " + format_count(health.implied_frees) + " frees implied";
+    text += ", " + counted(health.unmatched_frees, "free without its allocation", "frees without their allocation");
+  if (health.implied_frees != 0) text += ", " + counted(health.implied_frees, "free", "frees") + " implied";
   if (health.conservation_mismatches != 0)
-    text += ", " + format_count(health.conservation_mismatches) + " conservation mismatches";
+    text += ", " + counted(health.conservation_mismatches, "conservation mismatch", "conservation mismatches");
   text += "\n";
   for (const trace::Loss& loss : health.losses) {
     text += "  " + format_count(loss.events) + (loss.of_names() ? " names" : "") + " lost before event " +
