@@ -127,7 +127,7 @@ TEST_P(Golden, IsWhatTheReportsSay) {
   Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file);
   ASSERT_TRUE(ledger);
   std::map<std::uint64_t, json> rows;
-  const Status status = for_each_physical(file, *ledger, {}, true, [&](const PhysicalRow& row) {
+  const Status status = for_each_physical(file, *ledger, {}, [&](const PhysicalRow& row) {
     rows[row.event] = {{"event", row.event}, {"kind", trace::kind_name(row.kind)}, {"address", row.address},
                        {"size", row.size},   {"live_blocks", row.live_blocks},     {"live_bytes", row.live_bytes}};
     return true;

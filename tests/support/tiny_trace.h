@@ -80,6 +80,11 @@ class TinyTrace {
     made.kind = static_cast<std::uint8_t>(is_free ? proto::EVENT_SEGMENT_FREE : proto::EVENT_SEGMENT_ALLOC);
     return add(made);
   }
+  std::uint64_t out_of_memory(std::uint32_t heap, std::uint64_t bytes) {
+    writer::Event made = allocation(0, 0, bytes, heap);
+    made.kind = static_cast<std::uint8_t>(proto::EVENT_OUT_OF_MEMORY);
+    return add(made);
+  }
   std::uint64_t counter(std::uint32_t heap, std::uint32_t name, std::int64_t number) {
     writer::Event made = event(proto::EVENT_COUNTER, 0);
     made.heap = heap;

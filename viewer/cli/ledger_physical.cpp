@@ -12,12 +12,7 @@ namespace {
 using nlohmann::ordered_json;
 using report::Cell;
 
-struct Ledgers {
-  ledger::PhysicalLedger physical;
-  bool python = false;
-};
-
-Result<Ledgers> build(const trace::TraceFile& file, const std::string& heap) {
+Result<ledger::PhysicalLedger> build(const trace::TraceFile& file, const std::string& heap) {
   ProgressBar bar("reading " + file.path());
   ledger::PhysicalOptions options;
   options.progress = bar.callback();
@@ -31,7 +26,7 @@ Result<Ledgers> build(const trace::TraceFile& file, const std::string& heap) {
   Result<ledger::Attribution> attribution =
       ledger::attribute_blocks(file, *physical, {ledger::no_event, options.progress});
   if (!attribution) return attribution.take_error();
-  return Ledgers{std::move(*physical), attribution->python};
+  return physical;
 }
 
 std::string hexadecimal(std::uint64_t address) {
@@ -72,10 +67,10 @@ std::string dump(const ordered_json& json) { return json.dump(-1, ' ', false, or
 
 Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap,
                              Context& context) {
-  Result<Ledgers> ledgers = build(file, heap);
-  if (!ledgers) return ledgers.take_error();
+  Result<ledger::PhysicalLedger> ledger = build(file, heap);
+  if (!ledger) return ledger.take_error();
   const trace::Dictionary& names = file.dictionary();
-  const std::string shown = heap_name(file, ledgers->physical.shown_heap);
+  const std::string shown = heap_name(file, ledger->shown_heap);
   const bool json = context.format == Format::json;
   report::Table table({{"event", true, 8},
                        {"kind", false, 7},
@@ -117,19 +112,19 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
     first = false;
     return static_cast<bool>(std::cout);  // a closed pipe ends it
   };
-  Status status = report::for_each_physical(file, ledgers->physical, range, ledgers->python, show);
+  Status status = report::for_each_physical(file, *ledger, range, show);
   if (json) std::cout << "\n]}\n";
   return status;
 }
 
 Status print_address(const trace::TraceFile& file, const ledger::Range& range, std::uint64_t address,
                      Context& context) {
-  Result<Ledgers> ledgers = build(file, "");
-  if (!ledgers) return ledgers.take_error();
-  Result<std::vector<ledger::BlockDetail>> blocks = report::blocks_at_address(file, ledgers->physical, address, range);
+  Result<ledger::PhysicalLedger> ledger = build(file, "");
+  if (!ledger) return ledger.take_error();
+  Result<std::vector<ledger::BlockDetail>> blocks = report::blocks_at_address(file, *ledger, address, range);
   if (!blocks) return blocks.take_error();
   const auto class_of = [&](const ledger::BlockDetail& block) {
-    return ledger::class_of(*ledgers->physical.blocks.find(block.ordinal), ledgers->python);
+    return ledger::class_of(*ledger->blocks.find(block.ordinal));
   };
   if (context.format == Format::json) {
     ordered_json json = {{"schema", "liveset.ledger/1"},

@@ -71,7 +71,8 @@ void report_health(const trace::TraceFile& file, Context& context) {
   const trace::Health& health = file.health();
   if (!health.truncated && health.damaged_packets == 0) return;
   if (context.strict) {
-    context.fail({ErrorKind::truncated, file.path(), health.readable_bytes,
+    // The note says where.
+    context.fail({ErrorKind::truncated, file.path(), std::nullopt,
                   health.note.empty() ? "the trace could be read only in part" : health.note, ""});
   } else {
     std::cerr << "liveset: " << report::printable(file.path() + ": read in part: " + health.note, style_of(context)) << '\n';

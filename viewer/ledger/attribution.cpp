@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "viewer/ledger/block_finder.h"
+#include "viewer/ledger/classes.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger {
@@ -163,7 +164,11 @@ class Pass {
 };
 
 Result<Attribution> Pass::run() {
-  for (const trace::Source& source : file_.dictionary().sources) out_.python |= source.name == "python";
+  for (const trace::Source& source : file_.dictionary().sources) {
+    if (source.name != "python" || out_.python) continue;
+    out_.python = true;
+    out_.python_since = source.since_event;
+  }
   out_.retained.reserve(ledger_.backwards.size());
   if (ledger_.statements != 0 || ledger_.recompute_regions) {
     namespace column = trace::column;
@@ -179,6 +184,7 @@ Result<Attribution> Pass::run() {
     }
   }
   out_.retained.resize(ledger_.backwards.size());
+  if (out_.python) settle_unnamed(ledger_, out_.python_since);
   return std::move(out_);
 }
 

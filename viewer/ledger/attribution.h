@@ -37,7 +37,8 @@ struct BlockName {
 struct Attribution {
   static constexpr std::size_t max_examples = 8, max_names = 4;
 
-  bool python = false;  // the trace has the Python source
+  bool python = false;             // the trace has the Python source
+  std::uint64_t python_since = 0;  // event before which it was silent
   std::uint64_t statements = 0, orphans = 0, orphan_bytes = 0;
   std::vector<Orphan> first_orphans;
   std::uint64_t named_blocks = 0, shared_blocks = 0;  // shared: held several values at once

@@ -20,17 +20,39 @@ std::array<std::uint8_t, 1 << 15> make_strongest() {
 
 }  // namespace
 
-MemoryClass class_of(const Block& block, bool python) {
+MemoryClass class_of(const Block& block) {
   static const auto strongest = make_strongest();
-  if (const std::uint32_t stated = block.stated(); stated != 0) return static_cast<MemoryClass>(strongest[stated]);
-  if (!python) return MemoryClass::unattributed;
-  return block.in_step() ? MemoryClass::temporary : MemoryClass::input;
+  const std::uint32_t stated = block.stated();
+  return stated == 0 ? MemoryClass::unattributed : static_cast<MemoryClass>(strongest[stated]);
+}
+
+void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
+  std::size_t step = 0, backward = 0, failure = 0;  // the step that is open at a birth; the next of the others after it
+  const auto is_temporary = [&](const Block& block) {
+    if (block.phase() >= trace::Phase::backward) return true;
+    const std::uint64_t step_end = step == 0 ? no_event : ledger.steps[step - 1].end_event;
+    if (backward < ledger.backwards.size() && ledger.backwards[backward].event < step_end) return true;
+    return block.freed() &&
+           (failure == ledger.out_of_memory.size() || !block.live_after(ledger.out_of_memory[failure].event));
+  };
+  for (std::uint64_t ordinal = 0; ordinal < ledger.blocks.end(); ++ordinal) {
+    Block& block = *ledger.blocks.find(ordinal);
+    while (step < ledger.steps.size() && ledger.steps[step].first_event <= block.birth) ++step;
+    while (backward < ledger.backwards.size() && ledger.backwards[backward].event <= block.birth) ++backward;
+    while (failure < ledger.out_of_memory.size() && ledger.out_of_memory[failure].event <= block.birth) ++failure;
+    if (block.stated() != 0 || block.birth < since) continue;
+    if (!block.in_step()) {
+      if (!ledger.steps.empty()) block.state(MemoryClass::input);
+    } else if (is_temporary(block)) {
+      block.state(MemoryClass::temporary);
+    }
+  }
 }
 
 // One pass over the blocks: each adds its bytes to the first moment that sees it and takes them away from the first
 // that no longer does; prefix sums do the rest. Most blocks live between two moments and touch nothing.
 std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap,
-                                       std::span<const std::uint64_t> events, bool python) {
+                                       std::span<const std::uint64_t> events) {
   std::vector<ClassBytes> sums(events.size() + 1);
   std::size_t next = 0;  // first moment not before the block's birth
   ledger.blocks.for_each([&](std::uint32_t, const Block& block) {
@@ -38,7 +60,7 @@ std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32
     if (next == events.size() || block.death <= events[next] || block.heap() != heap) return;
     const auto gone = std::lower_bound(events.begin() + static_cast<std::ptrdiff_t>(next), events.end(),
                                        block.freed() ? block.death : no_event);
-    const auto memory_class = static_cast<std::size_t>(class_of(block, python));
+    const auto memory_class = static_cast<std::size_t>(class_of(block));
     const std::uint64_t bytes = ledger.blocks.bytes(block);
     sums[next][memory_class] += bytes;
     sums[static_cast<std::size_t>(gone - events.begin())][memory_class] -= bytes;  // wraps; the prefix sum does not

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "viewer/ledger/memory.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger {
@@ -112,6 +113,7 @@ Result<PhysicalLedger> Sweep::run() {
   if (!chunks.empty() && chunks.back().first_event + chunks.back().events > Block::none - 1)
     return refuse("the trace has more than 4,294,967,294 events",
                   "cut it into parts; this version analyses that many at once");
+  if (Status status = expect_room(file_, options_.memory_bytes); !status) return status.take_error();
   constexpr trace::ColumnMask wanted = trace::column::kind | trace::column::phase | trace::column::heap |
                                        trace::column::size | trace::column::age | trace::column::total |
                                        trace::column::reserved | trace::column::name | trace::column::number;
@@ -272,6 +274,13 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       state.has_segments = true;
       state.segments.now += kind == Kind::segment_alloc || kind == Kind::segment_map ? bytes : -bytes;
       state.segments.raise(event);
+      break;
+    }
+    case Kind::out_of_memory: {
+      const std::uint32_t id = columns.heap[here.heap];
+      const auto allocated = static_cast<std::uint64_t>(std::max<std::int64_t>(heap(id).allocated.now, 0));
+      if (out_.out_of_memory.size() < PhysicalLedger::max_out_of_memory)
+        out_.out_of_memory.push_back({event, columns.size[here.size], allocated, id});
       break;
     }
     case Kind::counter:

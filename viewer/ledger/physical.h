@@ -74,8 +74,14 @@ struct Mismatch {
   std::int64_t found = 0, expected = 0;  // allocator's total - our sum
 };
 
+// An allocator had no memory for what was asked of it.
+struct OutOfMemory {
+  std::uint64_t event = 0, asked_bytes = 0, allocated_bytes = 0;  // allocated of that heap at that event
+  std::uint32_t heap = 0;
+};
+
 struct PhysicalLedger {
-  static constexpr std::size_t max_mismatches = 8;
+  static constexpr std::size_t max_mismatches = 8, max_out_of_memory = 1000;
   static constexpr std::size_t max_marks = 1'000'000;  // steps and backward starts that are kept one by one
 
   std::uint64_t events = 0;
@@ -88,6 +94,7 @@ struct PhysicalLedger {
   std::vector<Backward> backwards;         // all of the trace
   std::uint64_t dropped_marks = 0;         // steps and backward starts beyond max_marks
   std::vector<Mismatch> mismatches;        // the first few
+  std::vector<OutOfMemory> out_of_memory;  // all of the trace, up to max_out_of_memory
   std::uint64_t unmatched_frees = 0;       // frees without a block, of all heaps
   std::uint64_t holes = 0;                 // places where events are missing in the file
   std::uint64_t sums_off_after_holes = 0;  // chunks after a hole whose stated sums differ from ours
@@ -104,6 +111,7 @@ struct PhysicalOptions {
   std::uint32_t heap = 0;  // shown heap; 0: choose_heap()
   Range range;             // peaks and phases are of this part; blocks, steps and backward starts of the whole trace
   Progress progress;
+  std::uint64_t memory_bytes = 0;  // that the ledger may take; 0: what the system has
 };
 
 // The heap that people ask about first: of the CUDA heaps the one with the largest peak, else "cpu", else the one with
@@ -112,7 +120,7 @@ std::uint32_t choose_heap(const trace::TraceFile& file);
 // By its name as in the dictionary ("cuda:0"). Usage error naming the ones there are.
 Result<std::uint32_t> find_heap(const trace::TraceFile& file, std::string_view name);
 
-// Errors: more events than 2^32 - 2, more than 4,095 heaps, a chunk that cannot be read.
+// Errors: more allocations than there is memory for (a file's size does not tell), more events than 2^32 - 2, more than 4,095 heaps, a chunk that cannot be read.
 Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options = {});
 
 }  // namespace liveset::ledger

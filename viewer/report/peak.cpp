@@ -69,7 +69,7 @@ Result<std::vector<LiveBlock>> live_set(const trace::TraceFile& file, const ledg
   for (const ledger::BlockDetail& detail : *details) {
     LiveBlock block;
     block.detail = detail;
-    block.memory_class = ledger::class_of(*ledger.blocks.find(detail.ordinal), attribution.python);
+    block.memory_class = ledger::class_of(*ledger.blocks.find(detail.ordinal));
     std::tie(block.module, block.op) = scopes.of(detail.scope);
     if (const auto names = attribution.names.find(detail.ordinal); names != attribution.names.end()) {
       for (const ledger::BlockName& name : names->second) block.names.push_back(name_of(file.dictionary(), name));
@@ -92,6 +92,16 @@ std::vector<Group> group(const std::vector<LiveBlock>& blocks, GroupBy by) {
   return sorted;
 }
 
+void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
+  const trace::Health& health = file.health();
+  if (health.truncated || health.damaged_packets != 0)
+    report.warnings.push_back("the file is incomplete: " + health.note);
+  if (health.lost_events != 0)
+    report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (ledger.sums_off_after_holes != 0)
+    report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
+}
+
 }  // namespace
 
 Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& options) {
@@ -109,39 +119,46 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   // The moment comes first, so that the second pass keeps the names of what lives then; its classes only after that
   // pass.
   const bool is_peak = options.at == ledger::no_event;
-  const auto look = [&](bool python) {
-    return is_peak ? peak_of(file, *ledger, options.counter, python) : moment_at(file, *ledger, options.at, python);
+  const auto look = [&] {
+    return is_peak ? peak_of(file, *ledger, options.counter) : moment_at(file, *ledger, options.at);
   };
-  Result<PeakFigure> moment = look(false);
+  PeakReport report;
+  report.file = file.path();
+  report.is_peak = is_peak;
+  report.by = options.by;
+  add_warnings(file, *ledger, report);
+  Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
+  if (!out_of_memory) return out_of_memory.take_error();
+  report.out_of_memory = std::move(*out_of_memory);
+  report.is_empty = !ledger->shown().allocated.known && options.counter == "allocated";
+  report.peak.counter = options.counter;
+  if (report.is_empty && is_peak) return report;
+  Result<PeakFigure> moment = look();
   if (!moment) return moment.take_error();
   Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, {moment->event, options.progress});
   if (!attribution) return attribution.take_error();
-  moment = look(attribution->python);
+  moment = look();
   if (!moment) return moment.take_error();
   Result<std::vector<LiveBlock>> blocks = live_set(file, *ledger, *attribution, moment->event);
   if (!blocks) return blocks.take_error();
 
-  PeakReport report;
-  report.file = file.path();
   report.peak = std::move(*moment);
-  report.is_peak = is_peak;
-  report.by = options.by;
   report.groups = group(*blocks, options.by);
   std::stable_sort(blocks->begin(), blocks->end(),
                    [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
   if (blocks->size() > options.top) blocks->resize(options.top);
   report.largest = std::move(*blocks);
-  if (file.health().truncated) report.warnings.push_back("the file is incomplete: " + file.health().note);
-  if (file.health().lost_events != 0)
-    report.warnings.push_back(format_count(file.health().lost_events) + " events were lost while recording");
-  if (ledger->sums_off_after_holes != 0)
-    report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
   return report;
 }
 
 ordered_json peak_report_json(const PeakReport& report) {
   ordered_json json = {{"schema", "liveset.peak/1"}, {"file", report.file}, {"is_peak", report.is_peak}};
   json.update(peak_json(report.peak));
+  if (report.is_empty) {  // there is no such place
+    for (const char* key : {"heap", "phase"}) json[key] = nullptr;
+    if (report.is_peak) json["event"] = json["time_ns"] = nullptr;
+  }
+  json["out_of_memory"] = out_of_memory_json(report.out_of_memory);
   json["by"] = by_name(report.by);
   json["groups"] = ordered_json::array();
   for (const Group& group : report.groups)
@@ -202,9 +219,17 @@ Table largest_table(const PeakReport& report, TableFormat format, const Style& s
 }  // namespace
 
 std::string peak_text(const PeakReport& report, std::size_t top, const Style& style) {
-  std::string text = peak_headline(report.peak, style);
-  if (!report.is_peak) text.replace(text.find("PEAK"), 4, "LIVE");
-  text += "      " + format_count(report.peak.blocks) + (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
+  std::string text = out_of_memory_text(report.out_of_memory, style);
+  if (!text.empty()) text += "\n";
+  if (report.is_empty) {
+    text += report.is_peak ? "PEAK  none: the trace has no allocation\n" : "LIVE  nothing: the trace has no allocation\n";
+    for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
+    return report.warnings.empty() ? text : text + "\n";
+  }
+  std::string headline = peak_headline(report.peak, style);
+  if (!report.is_peak) headline.replace(headline.find("PEAK"), 4, "LIVE");
+  text += headline + "      " + format_count(report.peak.blocks) +
+          (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();
   const std::size_t shown = std::min(std::max<std::size_t>(top, 10), report.groups.size());
   if (shown < report.groups.size())

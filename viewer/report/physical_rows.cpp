@@ -15,7 +15,7 @@ bool is_physical(Kind kind) { return kind >= Kind::alloc && kind <= Kind::out_of
 }  // namespace
 
 Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Range& range,
-                         bool python, const std::function<bool(const PhysicalRow&)>& visit) {
+                         const std::function<bool(const PhysicalRow&)>& visit) {
   PhysicalRow row;
   std::unordered_map<std::uint64_t, std::uint64_t> addresses;  // of live blocks, by ordinal: a free states only its age
   if (range.first != 0) {
@@ -55,7 +55,7 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
     row.kind = event.kind;
     row.phase = event.phase;
     row.scope = event.scope;
-    row.memory_class = block != nullptr ? ledger::class_of(*block, python) : trace::MemoryClass::none;
+    row.memory_class = block != nullptr ? ledger::class_of(*block) : trace::MemoryClass::none;
     return visit(row);
   };
   std::size_t first = ledger::chunk_of(file, range.first);

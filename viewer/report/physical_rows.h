@@ -21,7 +21,7 @@ struct PhysicalRow {
 // Physical events of the shown heap in `range`, in order, while `visit` returns true. `ledger` must have been
 // attributed.
 Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Range& range,
-                         bool python, const std::function<bool(const PhysicalRow&)>& visit);
+                         const std::function<bool(const PhysicalRow&)>& visit);
 
 // Every block of any heap that held `address`, in the order of birth, that lived in `range`.
 Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file,

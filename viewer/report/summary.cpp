@@ -41,8 +41,7 @@ std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const Physi
 }
 
 // Everything about one moment but its bytes.
-Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event,
-                           bool python) {
+Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event) {
   Result<ledger::EventStamp> stamp = ledger::describe_event(file, event);
   if (!stamp) return stamp.take_error();
   PeakFigure figure;
@@ -59,7 +58,7 @@ Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& l
     const std::uint64_t bytes = ledger.blocks.bytes(block);
     ++figure.blocks;
     figure.allocated_bytes += bytes;
-    figure.classes[static_cast<std::size_t>(ledger::class_of(block, python))] += bytes;
+    figure.classes[static_cast<std::size_t>(ledger::class_of(block))] += bytes;
     figure.unnamed_blocks += !block.named();
     figure.unnamed_bytes += block.named() ? 0 : bytes;
   });
@@ -81,7 +80,7 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
   std::vector<std::uint64_t> moments;
   for (const ledger::Backward& backward : ledger.backwards) moments.push_back(backward.event);
   const std::vector<ClassBytes> classes =
-      ledger::class_bytes_at(ledger, ledger.shown_heap, moments, attribution.python);
+      ledger::class_bytes_at(ledger, ledger.shown_heap, moments);
   std::vector<StepFigure> figures(ledger.steps.size());
   for (std::size_t i = 0; i < figures.size(); ++i) figures[i].step = ledger.steps[i];
   for (std::size_t i = 0; i < ledger.backwards.size(); ++i) {
@@ -96,14 +95,13 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
 
 }  // namespace
 
-Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter,
-                           bool python) {
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {
   const std::string shown = heap_name(file, ledger.shown_heap);
   const std::vector<CounterFigure> counters = counters_of(file, ledger);
   const auto found = std::find_if(counters.begin(), counters.end(),
                                   [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
   if (found == counters.end() || found->peak_event == ledger::no_event) return no_counter(file, ledger, counter);
-  Result<PeakFigure> figure = look_at(file, ledger, found->peak_event, python);
+  Result<PeakFigure> figure = look_at(file, ledger, found->peak_event);
   if (!figure) return figure;
   figure->counter = counter;
   figure->bytes = found->peak;
@@ -114,11 +112,24 @@ Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& l
   return figure;
 }
 
-Result<PeakFigure> moment_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event,
-                             bool python) {
-  Result<PeakFigure> figure = look_at(file, ledger, event, python);
+Result<PeakFigure> moment_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event) {
+  Result<PeakFigure> figure = look_at(file, ledger, event);
   if (figure) figure->bytes = figure->allocated_bytes;
   return figure;
+}
+
+Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const PhysicalLedger& ledger,
+                                                        const ledger::Range& range) {
+  std::vector<OutOfMemoryFigure> figures;
+  for (const ledger::OutOfMemory& found : ledger.out_of_memory) {
+    if (!range.contains(found.event)) continue;
+    Result<ledger::EventStamp> stamp = ledger::describe_event(file, found.event);
+    if (!stamp) return stamp.take_error();
+    figures.push_back({found, heap_name(file, found.heap), file.dictionary().module_path(stamp->scope),
+                       file.dictionary().scope_path(stamp->scope), stamp->time_ns,
+                       ledger::step_at(ledger, found.event), stamp->phase});
+  }
+  return figures;
 }
 
 Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options) {
@@ -154,10 +165,13 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   if (ledger->shown().allocated.known || options.counter != "allocated") {
     summary.heap = heap_name(file, ledger->shown_heap);
     summary.baseline_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(ledger->shown().baseline_bytes, 0));
-    Result<PeakFigure> peak = peak_of(file, *ledger, options.counter, attribution->python);
+    Result<PeakFigure> peak = peak_of(file, *ledger, options.counter);
     if (!peak) return peak.take_error();
     summary.peak = std::move(*peak);
   }
+  Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
+  if (!out_of_memory) return out_of_memory.take_error();
+  summary.out_of_memory = std::move(*out_of_memory);
   summary.health = file.health();
   summary.unmatched_frees = ledger->unmatched_frees;
   summary.conservation_mismatches = ledger->mismatched_events();

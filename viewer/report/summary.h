@@ -36,6 +36,15 @@ struct PeakFigure {
   std::uint64_t unnamed_blocks = 0, unnamed_bytes = 0;  // no value and no storage statement names them
 };
 
+// An allocator had no memory for what was asked of it. What lived then: `liveset peak --at EVENT`.
+struct OutOfMemoryFigure {
+  ledger::OutOfMemory found;
+  std::string heap, module, scope;
+  std::uint64_t time_ns = 0;
+  std::optional<std::int64_t> step;
+  trace::Phase phase = trace::Phase::other;
+};
+
 struct BackwardFigure {
   std::uint64_t event = 0, live_bytes = 0;
   std::int64_t nodes = 0;
@@ -57,6 +66,7 @@ struct Summary {
   std::string heap;  // the shown one; empty when the trace has no block
   std::vector<CounterFigure> counters;
   std::optional<PeakFigure> peak;
+  std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
   ledger::Phases phases;
   std::vector<StepFigure> steps;  // that begin in the range
@@ -82,18 +92,23 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
 
 // The ledger of one counter's peak, for `peak` too. `ledger` must have been attributed.
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
-                           const std::string& counter, bool python);
+                           const std::string& counter);
 // The live set of the shown heap after `event`, as if it were a peak of `allocated`.
-Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event,
-                             bool python);
+Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event);
+
+Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file,
+                                                        const ledger::PhysicalLedger& ledger,
+                                                        const ledger::Range& range);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);
+nlohmann::ordered_json out_of_memory_json(const std::vector<OutOfMemoryFigure>& figures);
 nlohmann::ordered_json summary_json(const Summary& summary);
 std::string summary_text(const Summary& summary, const Style& style);
 std::string summary_markdown(const Summary& summary, const Style& style);
 
 // Parts that other reports share.
+std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, const Style& style);
 std::string peak_headline(const PeakFigure& peak, const Style& style);
 Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style);
 // One line a problem; empty when the trace is sound.

@@ -104,7 +104,8 @@ ordered_json health_json(const Summary& summary) {
                        {"holes", summary.holes},
                        {"sums_off_after_holes", summary.sums_off},
                        {"readable_bytes", health.readable_bytes},
-                       {"note", optional_text(health.note)}};
+                       {"note", optional_text(health.note)},
+                       {"end", optional_text(health.end)}};
   json["first_mismatches"] = ordered_json::array();
   for (const ledger::Mismatch& mismatch : summary.mismatches) {
     json["first_mismatches"].push_back(
@@ -141,6 +142,21 @@ ordered_json peak_json(const PeakFigure& peak) {
   return json;
 }
 
+ordered_json out_of_memory_json(const std::vector<OutOfMemoryFigure>& figures) {
+  ordered_json json = ordered_json::array();
+  for (const OutOfMemoryFigure& figure : figures) {
+    json.push_back({{"event", figure.found.event},
+                    {"time_ns", figure.time_ns},
+                    {"heap", figure.heap},
+                    {"asked_bytes", figure.found.asked_bytes},
+                    {"allocated_bytes", figure.found.allocated_bytes}});
+    json.back()["step"] = figure.step ? ordered_json(*figure.step) : ordered_json(nullptr);
+    json.back()["phase"] = trace::phase_name(figure.phase);
+    json.back()["module"] = optional_text(figure.module);
+  }
+  return json;
+}
+
 ordered_json summary_json(const Summary& summary) {
   ordered_json json = {{"schema", "liveset.summary/1"},
                        {"file", summary.file},
@@ -162,6 +178,7 @@ ordered_json summary_json(const Summary& summary) {
                                {"cannot_see", source.cannot_see}});
   json["counters"] = counters_json(summary);
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
+  json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   json["baseline_bytes"] = summary.baseline_bytes;
   json["recompute_allocations"] = summary.phases[static_cast<std::size_t>(trace::Phase::recompute)].allocations;
   json["phases"] = phases_json(summary.phases);

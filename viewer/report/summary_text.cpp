@@ -40,7 +40,8 @@ std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = counted(summary.events, "event", "events");
   if (!summary.steps.empty())
     facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
-  facts += ", " + format_time(summary.end_time_ns) + ", pid " + std::to_string(summary.process.pid);
+  facts += ", " + format_time(summary.end_time_ns) + " to the last" +
+           (summary.health.end == "killed" ? ", the job was killed" : "") + ", pid " + std::to_string(summary.process.pid);
   const std::string command =
       printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
   return wrapped(summary.file + "  (" + facts + ")", style, 2) + "\n" + (command.empty() ? "" : "  " + command + "\n");
@@ -174,6 +175,29 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   return lines;
 }
 
+std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, const Style& style) {
+  constexpr std::size_t shown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(shown, figures.size()); ++i) {
+    const OutOfMemoryFigure& figure = figures[i];
+    text += bold("OUT OF MEMORY  " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " +
+                     printable(figure.heap, style) + ", which had " +
+                     format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated",
+                 style) +
+            "\n      " +
+            wrapped((figure.step ? "step " + std::to_string(*figure.step) + ", " : "outside any step, ") +
+                        std::string(trace::phase_name(figure.phase)) + ", at " + format_time(figure.time_ns) +
+                        " (event " + std::to_string(figure.found.event) + "; what lived then: peak --at " +
+                        std::to_string(figure.found.event) + ")",
+                    style, 6) +
+            "\n";
+    const std::string& place = figure.module.empty() ? figure.scope : figure.module;
+    if (!place.empty()) text += "      in " + printable(place, style, style.columns > 30 ? style.columns - 9 : 21) + "\n";
+  }
+  if (figures.size() > shown) text += "      (" + format_count(figures.size() - shown) + " more times)\n";
+  return text;
+}
+
 std::string peak_headline(const PeakFigure& peak, const Style& style) {
   std::string text = bold("PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " +
                               printable(peak.counter, style) + " on " + printable(peak.heap, style),
@@ -207,6 +231,7 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const Style& sty
 
 std::string summary_text(const Summary& summary, const Style& style) {
   std::string text = first_line(summary, style) + "\n";
+  if (!summary.out_of_memory.empty()) text += out_of_memory_text(summary.out_of_memory, style) + "\n";
   if (summary.peak) {
     text +=
         peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
@@ -243,12 +268,21 @@ std::string summary_text(const Summary& summary, const Style& style) {
   for (std::size_t i = 0; i < lines.size(); ++i)
     text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + wrapped(lines[i], style, 8) + "\n";
   text += "        " + wrapped("seen by " + source_names(summary) + "; `liveset info` says what that cannot see", style, 8) + "\n";
+  if (summary.attribution.python_since != 0)
+    text += "        " + wrapped("python was silent before event " + format_count(summary.attribution.python_since) +
+                                     ": what was allocated before is unattributed", style, 8) + "\n";
   if (summary.peak) text += "\nNext: liveset peak " + printable(quoted(summary.file), style) + " --by module\n";
   return text;
 }
 
 std::string summary_markdown(const Summary& summary, const Style& style) {
   std::string text = "# " + printable(summary.file, style) + "\n\n";
+  for (const OutOfMemoryFigure& figure : summary.out_of_memory)
+    text += "- out of memory: " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " +
+            printable(figure.heap, style) + ", which had " +
+            format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated, event " +
+            std::to_string(figure.found.event) + "\n";
+  if (!summary.out_of_memory.empty()) text += "\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;
     text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " +

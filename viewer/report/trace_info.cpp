@@ -128,7 +128,7 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
                        std::to_string(header.process.parent_pid) + ", on " + header.process.host);
   text += line("began", utc_time(header.start_realtime_ns));
   text += line("lasted",
-               format_time(file.end_time_ns()) + (file.health().end.empty() ? "" : ", until: " + file.health().end));
+               format_time(file.end_time_ns()) + " to the last event" + (file.health().end.empty() ? "" : ", until: " + file.health().end));
   std::string clock(clock_name(header.clock_kind));
   if (const double rate = ticks_per_second(facts); rate > 0) {
     std::array<char, 64> buffer;

@@ -186,10 +186,14 @@ Status Loader::walk() {
 
 void Loader::take(const Packet& packet) {
   switch (packet.field) {
-    case proto::dictionary_field:
+    case proto::dictionary_field: {
+      auto& sources = state_.dictionary.sources;
+      const std::size_t known = sources.size();
       if (!parse_dictionary(packet.body, state_.dictionary))
         damaged(packet.offset, "a dictionary packet makes no sense");
+      for (std::size_t i = known; i < sources.size(); ++i) sources[i].since_event = next_event_;
       break;
+    }
     case proto::events_field: take_chunk(packet); break;
     case proto::loss_field: {
       Loss loss;

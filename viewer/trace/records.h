@@ -113,6 +113,7 @@ struct Value {
 };
 struct Source {
   std::string name, version, covers, cannot_see;
+  std::uint64_t since_event = 0;  // the chunks before it were written before the source had said anything
 };
 
 // Vectors are indexed by id; entry 0 is the empty one. An id beyond the end reads as entry 0.

@@ -16,10 +16,10 @@ struct Built {
   PhysicalLedger ledger;
   Attribution found;
 
-  MemoryClass of(std::uint64_t ordinal) const { return class_of(*ledger.blocks.find(ordinal), found.python); }
+  MemoryClass of(std::uint64_t ordinal) const { return class_of(*ledger.blocks.find(ordinal)); }
   std::uint64_t bytes_at(std::uint64_t event, MemoryClass memory_class) const {
     const std::uint64_t events[] = {event};
-    return class_bytes_at(ledger, ledger.shown_heap, events, found.python)[0][static_cast<std::size_t>(memory_class)];
+    return class_bytes_at(ledger, ledger.shown_heap, events)[0][static_cast<std::size_t>(memory_class)];
   }
 };
 
@@ -57,9 +57,63 @@ TEST(Classes, WithPythonWhatNothingRetainsIsAnInputOrATemporary) {
   trace.alloc(trace.cpu, 0x1000, 10);
   trace.step(0);
   trace.alloc(trace.cpu, 0x2000, 10);
+  trace.backward();
   const Built ledger = built(trace);
   EXPECT_EQ(ledger.of(0), MemoryClass::input);
   EXPECT_EQ(ledger.of(1), MemoryClass::temporary);
+}
+
+TEST(Classes, WhatLivesOnInAStepWithoutABackwardIsUnattributed) {
+  PythonTrace trace;
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.alloc(trace.cpu, 0x1000, 10);  // autograd may hold it: nothing says so or not
+  trace.alloc(trace.cpu, 0x2000, 10);
+  trace.free(trace.cpu, 0x2000);
+  trace.step(1);
+  trace.alloc(trace.cpu, 0x3000, 10);
+  trace.backward();  // this step's graph
+  trace.phase = proto::PHASE_OPTIMIZER;
+  trace.alloc(trace.cpu, 0x4000, 10);
+  const Built ledger = built(trace);
+  EXPECT_EQ(ledger.of(0), MemoryClass::unattributed);
+  EXPECT_EQ(ledger.of(1), MemoryClass::temporary);
+  EXPECT_EQ(ledger.of(2), MemoryClass::temporary);
+  EXPECT_EQ(ledger.of(3), MemoryClass::temporary);
+}
+
+TEST(Classes, WhatAnOutOfMemoryUnwindsIsUnattributed) {
+  PythonTrace trace;
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.alloc(trace.cpu, 0x1000, 10);
+  trace.alloc(trace.cpu, 0x2000, 10);
+  trace.free(trace.cpu, 0x2000);
+  trace.out_of_memory(trace.cpu, 1000);
+  trace.free(trace.cpu, 0x1000);  // the exception lets go of the graph
+  const Built ledger = built(trace);
+  EXPECT_EQ(ledger.of(0), MemoryClass::unattributed);
+  EXPECT_EQ(ledger.of(1), MemoryClass::temporary);
+}
+
+TEST(Classes, WithoutAStepNothingIsAnInput) {
+  PythonTrace trace;
+  trace.alloc(trace.cpu, 0x1000, 10);
+  EXPECT_EQ(built(trace).of(0), MemoryClass::unattributed);
+}
+
+TEST(Classes, BeforePythonSpokeNothingIsAnInput) {
+  TinyTrace trace;
+  const auto cpu = trace.heap("cpu");
+  trace.alloc(cpu, 0x1000, 10);
+  trace.writer().flush();
+  trace.source("python");
+  trace.alloc(cpu, 0x2000, 10);
+  trace.step(0);
+  const Built ledger = built(trace);
+  EXPECT_EQ(ledger.found.python_since, 1U);
+  EXPECT_EQ(ledger.of(0), MemoryClass::unattributed);
+  EXPECT_EQ(ledger.of(1), MemoryClass::input);
 }
 
 TEST(Classes, RetainedIsAnActivationFromBirthToDeath) {
@@ -69,6 +123,7 @@ TEST(Classes, RetainedIsAnActivationFromBirthToDeath) {
   trace.retain(trace.cpu, 0x1000);     // 2
   trace.backward();                    // 3
   trace.free(trace.cpu, 0x1000);       // 4
+  trace.phase = proto::PHASE_BACKWARD;
   trace.alloc(trace.cpu, 0x1000, 10);  // 5: the address again, another block
   const Built ledger = built(trace);
   EXPECT_EQ(ledger.of(0), MemoryClass::activation);
@@ -100,6 +155,7 @@ TEST(Classes, AnAddressInsideABlockNamesIt) {
   trace.alloc(trace.cpu, 0x1000, 0x100);
   trace.alloc(trace.cpu, 0x1100, 0x100);
   trace.storage(trace.cpu, 0x10ff, proto::CLASS_PARAMETER);  // last byte of the first
+  trace.step(0);
   const Built ledger = built(trace);
   EXPECT_EQ(ledger.of(0), MemoryClass::parameter);
   EXPECT_EQ(ledger.of(1), MemoryClass::input);
@@ -112,6 +168,7 @@ TEST(Classes, TheSameAddressInAnotherHeapIsAnotherBlock) {
   trace.alloc(trace.cpu, 0x1000, 10);
   trace.alloc(cuda, 0x1000, 10);
   trace.storage(cuda, 0x1000, proto::CLASS_PARAMETER);
+  trace.step(0);
   const Built ledger = built(trace);
   EXPECT_EQ(ledger.of(0), MemoryClass::input);
   EXPECT_EQ(ledger.of(1), MemoryClass::parameter);
@@ -149,6 +206,7 @@ TEST(Classes, ARegionThatDoesNotRecomputeMarksNothing) {
   trace.begin(region);
   trace.alloc(trace.cpu, 0x1000, 10);
   trace.end(region);
+  trace.backward();
   EXPECT_EQ(built(trace).of(0), MemoryClass::temporary);
 }
 
@@ -180,7 +238,7 @@ TEST(Classes, OfAMomentSumToTheRunningSum) {
   trace.free(trace.cpu, 0x3000);                             // 8
   const Built ledger = built(trace);
   const std::vector<std::uint64_t> moments = {0, 4, 5, 7, 8};
-  const auto classes = class_bytes_at(ledger.ledger, ledger.ledger.shown_heap, moments, true);
+  const auto classes = class_bytes_at(ledger.ledger, ledger.ledger.shown_heap, moments);
   const auto of = [&](std::size_t moment, MemoryClass memory_class) {
     return classes[moment][static_cast<std::size_t>(memory_class)];
   };
@@ -202,6 +260,7 @@ TEST(Reconciliation, AStatementWithoutABlockIsAnOrphan) {
   trace.free(trace.cpu, 0x1000);
   trace.statement(proto::EVENT_VALUE_RETAIN, trace.cpu, 0x1000, proto::CLASS_ACTIVATION, 0, 0, 10);  // freed
   trace.statement(proto::EVENT_STORAGE, trace.cpu, 0x5000, proto::CLASS_PARAMETER, 0, 0, 7);         // never seen
+  trace.step(0);
   const Built ledger = built(trace);
   EXPECT_EQ(ledger.found.statements, 2U);
   EXPECT_EQ(ledger.found.orphans, 2U);

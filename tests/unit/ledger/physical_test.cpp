@@ -371,5 +371,17 @@ TEST(Blocks, AreDescribedFromTheirBirth) {
   EXPECT_EQ(file.dictionary().module_path(second.scope), "GPT.ln1");
 }
 
+TEST(Physical, OutOfMemorySaysWhatWasAskedAndWhatWasAllocated) {
+  TinyTrace trace;
+  const auto cuda = trace.heap("cuda:0");
+  trace.alloc(cuda, 0x1000, 10);
+  const std::uint64_t event = trace.out_of_memory(cuda, 1000);
+  const Result<PhysicalLedger> ledger = build_physical(trace.open());
+  ASSERT_EQ(ledger->out_of_memory.size(), 1U);
+  EXPECT_EQ(ledger->out_of_memory[0].event, event);
+  EXPECT_EQ(ledger->out_of_memory[0].asked_bytes, 1000U);
+  EXPECT_EQ(ledger->out_of_memory[0].allocated_bytes, 10U);
+}
+
 }  // namespace
 }  // namespace liveset::ledger
