@@ -9,17 +9,25 @@ namespace {
 using channel::Unit;
 
 constexpr std::uint64_t near_us = 10;
+constexpr std::uint64_t patience_us = 2'000;    // before an event that fits nowhere makes the search go back
+constexpr std::uint64_t latest_us = 1'000'000;  // so long may a thread be kept off a busy processor between its event and the stamp
+constexpr std::uint64_t kept_back_us = 300'000;  // for threads that are new: their first event was counted before they are known
+constexpr std::size_t most_kept_back = 262'144;
+constexpr std::uint32_t search_budget = 256'000, first_budget = 4'000;
+constexpr std::uint32_t longest_bridge = 8, bridge_budget = 2'000;
+constexpr std::uint32_t too_many_failures = 16;
 constexpr std::uint32_t none = ~0U;
-constexpr std::uint64_t latest_us = 1'000'000;
-constexpr std::size_t max_moves = 128;
-constexpr std::uint32_t search_budget = 2'000, bridge_budget = 500;
-constexpr std::uint32_t longest_bridge = 64;
-constexpr std::uint32_t too_many_failures = 64;
-constexpr std::size_t longest_lead = 4096;  // events without a total before the one that a bridge needs
 
 bool is_alloc(const Unit& unit) { return (unit.kind & 0x7f) == channel::kind_alloc; }
 bool is_free(const Unit& unit) { return (unit.kind & 0x7f) == channel::kind_free; }
 bool is_block(const Unit& unit) { return is_alloc(unit) || is_free(unit); }
+
+// Of a lane's position, so that the sum over the lanes names a state.
+std::uint64_t mixed(std::uint64_t lane, std::uint64_t ticks) {
+  std::uint64_t hash = (ticks + lane * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
+  hash ^= hash >> 31;
+  return hash * 0x94d049bb133111ebU;
+}
 
 // The allocator's total after the event, when it states one.
 bool states_total(const Unit* units, std::uint64_t* total) {
@@ -94,12 +102,12 @@ std::uint32_t Orderer::appended(std::uint32_t index) {
 }
 
 bool Orderer::empty() const {
-  return std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.head.count == 0; });
+  return moves_.empty() && std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.head.count == 0; });
 }
 
 std::uint64_t Orderer::waiting_units() const {
   std::uint64_t units = 0;
-  for (const Lane& lane : lanes_) units += lane.units.size() - lane.position;
+  for (const Lane& lane : lanes_) units += lane.units.size() - lane.emitted;
   return units;
 }
 
@@ -116,10 +124,8 @@ bool Orderer::chain_fits(const Unit* units) {
 }
 
 bool Orderer::is_live_now(std::uint32_t heap_id, std::uint64_t address) const {
-  for (std::size_t i = changes_.size(); i-- > 0;) {
-    if (changes_[i].address == address && changes_[i].heap == heap_id) return changes_[i].live;
-  }
-  return sink_.is_live(heap_id, address);
+  const auto found = overlay_.find(Block{heap_id, address});
+  return found != overlay_.end() ? found->second.live : sink_.is_live(heap_id, address);
 }
 
 // Does another lane allocate this address soon? Then a free that is earlier by stamp belongs to that allocation.
@@ -142,23 +148,54 @@ bool Orderer::address_fits(const Lane& own, const Unit& unit, std::uint64_t limi
   return true;
 }
 
-// `alone`: no other lane has an event near by.
-bool Orderer::can_go(const Lane& lane, bool alone) {
+bool Orderer::fits(const Lane& lane) {
   const Unit* units = &lane.units[lane.position];
-  if (!is_block(*units)) return true;
-  if (!chain_fits(units)) return false;
-  if (alone) return true;
-  std::uint64_t total = 0;
-  if (states_total(units, &total)) return false;  // fits, but another may fit as well: look ahead
-  return address_fits(lane, *units, lane.head.ticks + near_us * microsecond_);
+  return !is_block(*units) || (chain_fits(units) && address_fits(lane, *units, lane.head.ticks + near_us * microsecond_));
 }
 
-void Orderer::emit(std::uint32_t index) {
-  Lane& lane = lanes_[index];
+// Could the lane's event have happened before the one that is stamped `earliest`, the first of all that are left?
+bool Orderer::may_happen(const Lane& lane, std::uint64_t earliest) const {
+  const Unit* units = &lane.units[lane.position];
+  if (units->kind == channel::kind_thread) return true;  // says whose the events are that follow: at no time
+  std::uint64_t total = 0;
+  const std::uint64_t skew = near_us * microsecond_;
+  if (!states_total(units, &total)) return lane.head.ticks <= earliest + skew;
+  return lane.first_event_due || lane.last <= earliest + skew;
+}
+
+std::uint32_t Orderer::earliest_lane() const {
+  std::uint32_t earliest = none;
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].head.count != 0 && (earliest == none || lanes_[i].head.ticks < lanes_[earliest].head.ticks)) earliest = i;
+  }
+  return earliest;
+}
+
+// Up to which stamp the lane's next events are certain to come in this order: up to the next event of another thread. 0: not even
+// the first is. An event that states a total is not where another thread counted within a second: that one may have lost
+// its processor before the stamp of something that happened earlier.
+std::uint64_t Orderer::certain_until(std::uint32_t index) const {
+  if (!moves_.empty()) return 0;
+  const Lane& own = lanes_[index];
+  const Unit* units = &own.units[own.position];
+  std::uint64_t total = 0, until = everything;
+  const bool counts = own.counts || states_total(units, &total);
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    if (i == index || (lane.head.count == 0 && lane.closed)) continue;
+    if (counts && lane.counts && lane.last + latest_us * microsecond_ >= own.head.ticks) return 0;
+    if (lane.head.count != 0) until = std::min(until, lane.head.ticks - std::min(lane.head.ticks, near_us * microsecond_));
+  }
+  return until;
+}
+
+void Orderer::step(Lane& lane) {
   const Unit* units = &lane.units[lane.position];
   std::uint64_t total = 0;
-  if (states_total(units, &total)) heap_total(units->heap) = total;
-  sink_.emit(index, units, lane.head.count, lane.head.ticks);
+  if (states_total(units, &total)) {
+    heap_total(units->heap) = total;
+    lane.counts = true;
+  }
   lane.last = lane.head.ticks;
   lane.first_event_due = units->kind == channel::kind_thread && units->heap != 0;
   lane.position += lane.head.count;
@@ -168,31 +205,24 @@ void Orderer::emit(std::uint32_t index) {
 void Orderer::advance(std::uint64_t bound) {
   // What comes next must be known up to a little beyond an event before it can be seen to be alone.
   const std::uint64_t horizon = lanes_.size() > 1 && bound != everything ? bound - std::min(bound, near_us * microsecond_) : bound;
-  for (bool tangled = false; !tangled;) {
-    std::uint32_t first = 0;
-    std::uint64_t first_ticks = everything, second_ticks = everything;
-    for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-      const std::uint64_t ticks = lanes_[i].head.ticks;
-      if (ticks < first_ticks) {
-        second_ticks = first_ticks;
-        first_ticks = ticks;
-        first = i;
-      } else {
-        second_ticks = std::min(second_ticks, ticks);
-      }
-    }
-    if (first_ticks >= horizon || first_ticks == everything) break;
-    // The lane's events up to the next one of another lane go without looking again.
+  for (;;) {
+    const std::uint32_t first = earliest_lane();
+    if (first == none || lanes_[first].head.ticks >= horizon) break;
     Lane& lane = lanes_[first];
-    while (lane.head.ticks <= second_ticks && lane.head.ticks < horizon) {
-      const bool alone = second_ticks == everything || second_ticks - lane.head.ticks > near_us * microsecond_;
-      if (!can_go(lane, alone)) {
-        tangled = !untangle(first, bound);
-        break;
-      }
-      emit(first);
+    const std::uint64_t limit = std::min(horizon, certain_until(first));
+    const std::size_t position = lane.position;
+    while (lane.head.count != 0 && lane.head.ticks < limit && fits(lane)) {
+      const Unit* units = &lane.units[lane.position];
+      const Head head = lane.head;
+      step(lane);
+      lane.emitted = lane.position;
+      sink_.emit(first, units, head.count, head.ticks);
     }
+    if (lane.position != position) continue;
+    if (!go_on(bound) && !untangle(first, bound)) break;
+    if (moves_.size() > most_kept_back) commit(moves_.size() / 2);
   }
+  commit_old(bound);
   tidy();
 }
 
@@ -203,12 +233,16 @@ void Orderer::tidy() {
     const std::size_t left = lane.units.size() - lane.position;
     if (lane.head.count == 0 && left != 0) {  // the rest is no event
       damaged_ += left;
-      lane.position = lane.units.size();
+      lane.units.resize(lane.position);
+      lane.walked = std::min(lane.walked, lane.position);
     }
-    if (lane.position * 2 >= lane.units.size()) {
-      lane.units.erase(lane.units.begin(), lane.units.begin() + static_cast<std::ptrdiff_t>(lane.position));
-      lane.walked -= std::min(lane.walked, lane.position);
-      lane.position = 0;
+    if (lane.emitted != 0 && lane.emitted * 2 >= lane.units.size()) {
+      const std::size_t gone = lane.emitted;
+      lane.units.erase(lane.units.begin(), lane.units.begin() + static_cast<std::ptrdiff_t>(gone));
+      lane.walked -= std::min(lane.walked, gone);
+      lane.position -= gone;
+      lane.emitted = 0;
+      for (Move& move : moves_) move.position -= move.lane == i ? gone : 0;
     }
     if (lane.closed && lane.units.empty()) {
       lane = Lane{};
@@ -217,169 +251,206 @@ void Orderer::tidy() {
   }
 }
 
-// The lane's next event is the earliest by stamp, but does not fit or is not the only one that could be next. False: events that
-// are needed to decide may still come.
-bool Orderer::untangle(std::uint32_t index, std::uint64_t bound) {
-  const std::uint64_t ticks = lanes_[index].head.ticks;
-  const std::uint64_t skew = near_us * microsecond_;
-  const std::uint64_t seen = ticks + 4 * skew;  // an order that holds a while longer is more likely the right one
-  if (seen > bound) return false;
-  if (search(index, seen)) {
-    commit(ticks + skew);
-    return true;
+// The next lane after (tried_ticks, tried_lane), by stamp, whose event may come now.
+bool Orderer::next_candidate(std::uint64_t bound, std::uint64_t* tried_ticks, std::uint32_t* tried_lane) const {
+  const std::uint32_t first = earliest_lane();
+  if (first == none) return false;
+  const std::uint64_t earliest = lanes_[first].head.ticks;
+  std::uint32_t best = none;
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    const Lane& lane = lanes_[i];
+    const std::uint64_t ticks = lane.head.ticks;
+    if (lane.head.count == 0 || ticks >= bound) continue;
+    const bool untried = *tried_lane == none || ticks > *tried_ticks || (ticks == *tried_ticks && i > *tried_lane);
+    if (untried && (best == none || ticks < lanes_[best].head.ticks) && may_happen(lane, earliest)) best = i;
   }
-  const Unit* units = &lanes_[index].units[lanes_[index].position];
-  if (!chain_fits(units)) {
-    // Where it never works out, do not try hard each time.
-    std::uint32_t budget = failures_ > too_many_failures ? 0 : bridge_budget;
-    const std::uint64_t limit = ticks + latest_us * microsecond_;
-    if (bridge(index, std::min(limit, bound), &budget, 0)) {
-      failures_ -= failures_ > 0 ? 1 : 0;
-      commit_all();
-      return true;
-    }
-    if (limit > bound && bound != everything && failures_ <= too_many_failures) return false;
-    if (failures_ < 2 * too_many_failures) ++failures_;
-  }
-  emit(index);
-  return true;
-}
-
-// The next of the near lanes after (tried_ticks, tried_lane), by stamp, whose event may be tried now.
-bool Orderer::next_candidate(std::uint64_t limit, std::uint64_t* tried_ticks, std::uint32_t* tried_lane) const {
-  std::uint64_t earliest = everything, best = everything;
-  std::uint32_t best_lane = 0;
-  for (const std::uint32_t i : near_) {
-    const std::uint64_t ticks = lanes_[i].head.ticks;
-    earliest = std::min(earliest, ticks);
-    const bool untried = ticks > *tried_ticks || (ticks == *tried_ticks && (*tried_lane == none || i > *tried_lane));
-    if (untried && (ticks < best || (ticks == best && i < best_lane))) {
-      best = ticks;
-      best_lane = i;
-    }
-  }
-  // Going on while another lane's event is left further behind than stamps can be wrong leads nowhere.
-  if (best == everything || best > limit || best - earliest > near_us * microsecond_) return false;
-  *tried_ticks = best;
-  *tried_lane = best_lane;
+  if (best == none) return false;
+  *tried_ticks = lanes_[best].head.ticks;
+  *tried_lane = best;
   return true;
 }
 
 void Orderer::push(std::uint32_t index) {
   Lane& lane = lanes_[index];
-  const Unit* units = &lane.units[lane.position];
-  Move move{index, lane.position, lane.last, lane.head, heap_total(units->heap), units->heap, is_block(*units), lane.first_event_due};
-  std::uint64_t total = 0;
-  if (states_total(units, &total)) heap_total(units->heap) = total;
-  if (move.changes_live) changes_.push_back({units->a, units->heap, is_alloc(*units)});
-  moves_.push_back(move);
-  lane.last = lane.head.ticks;
-  lane.first_event_due = units->kind == channel::kind_thread && units->heap != 0;
-  lane.position += lane.head.count;
-  lane.head = head_at(lane, lane.position, lane.last);
+  const Unit& unit = lane.units[lane.position];
+  moves_.push_back({index, unit.heap, lane.position, lane.last, lane.head, heap_total(unit.heap), lane.first_event_due});
+  if (is_block(unit)) {
+    Overlay& block = overlay_[Block{unit.heap, unit.a}];
+    ++block.changes;
+    block.live = is_alloc(unit);
+  }
+  state_ += mixed(index, lane.head.ticks + lane.head.count);
+  step(lane);
 }
 
 void Orderer::pop() {
   const Move& move = moves_.back();
   Lane& lane = lanes_[move.lane];
+  const Unit& unit = lane.units[move.position];
+  if (is_block(unit)) {
+    const auto block = overlay_.find(Block{unit.heap, unit.a});
+    // An allocation that fits found the address free, a free (but for one whose allocation was not seen) found it live.
+    block->second.live = !is_alloc(unit);
+    if (--block->second.changes == 0) overlay_.erase(block);
+  }
   lane.position = move.position;
   lane.first_event_due = move.first_event_due;
   lane.last = move.last;
   lane.head = move.head;
   totals_[move.heap] = move.total_before;
-  if (move.changes_live) changes_.pop_back();
+  state_ -= mixed(move.lane, move.head.ticks + move.head.count);
   moves_.pop_back();
 }
 
-// Depth first, earliest stamp first. On success moves_ holds an order in which everything up to `limit` (or the next max_moves events,
-// that of the lane `wanted` among them) fits, and the state is that after moves_; otherwise moves_ is empty.
-bool Orderer::search(std::uint32_t wanted, std::uint64_t limit) {
-  near_.clear();
+// Appends the earliest event to the path. When it does not fit, what is stamped later happened before it: the fewest such events
+// after which it fits, earliest stamp first, are put before it. False: there are none.
+bool Orderer::go_on(std::uint64_t bound) {
+  // Whose the events are that follow belongs to no time: out of the way, so that what follows can be seen.
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].head.ticks <= limit) near_.push_back(i);
+    const Lane& lane = lanes_[i];
+    if (lane.head.count != 0 && lane.head.ticks < bound && lane.units[lane.position].kind == channel::kind_thread) {
+      push(i);
+      return true;
+    }
   }
-  const std::size_t wanted_position = lanes_[wanted].position;
+  const std::uint32_t first = earliest_lane();
+  if (fits(lanes_[first])) {
+    push(first);
+    return true;
+  }
+  for (std::uint32_t length = 1; length <= longest_bridge; ++length) {
+    std::uint32_t budget = bridge_budget;
+    if (bridge(first, bound, length, &budget)) return true;
+  }
+  return false;
+}
+
+// Appends `length` events after which that of lane `to` fits, and that one.
+bool Orderer::bridge(std::uint32_t to, std::uint64_t bound, std::uint32_t length, std::uint32_t* budget) {
   std::uint64_t tried_ticks = 0;
   std::uint32_t tried_lane = none;
-  bool fresh = true;  // nothing was tried at this place yet
-  for (std::uint32_t budget = search_budget; budget > 0; --budget) {
-    if (fresh) {
-      const bool full = moves_.size() >= max_moves;
-      const bool done = full ? lanes_[wanted].position != wanted_position
-                             : std::none_of(near_.begin(), near_.end(), [&](std::uint32_t i) { return lanes_[i].head.ticks <= limit; });
-      if (done) return true;
-      tried_ticks = full ? everything : 0;
-      tried_lane = none;
-      fresh = false;
+  while (*budget > 0 && next_candidate(bound, &tried_ticks, &tried_lane)) {
+    if (tried_lane == to || !fits(lanes_[tried_lane])) continue;
+    --*budget;
+    push(tried_lane);
+    if (length > 1) {
+      if (bridge(to, bound, length - 1, budget)) return true;
+    } else if (fits(lanes_[to])) {
+      push(to);
+      return true;
     }
-    if (tried_ticks != everything && next_candidate(limit, &tried_ticks, &tried_lane)) {
-      const Lane& lane = lanes_[tried_lane];
-      const Unit* units = &lane.units[lane.position];
-      if (is_block(*units) && (!chain_fits(units) || !address_fits(lane, *units, limit))) continue;
+    pop();
+  }
+  return false;
+}
+
+// No event fits, not even that of lane `stuck`, the earliest. False: events that are needed to decide may still come.
+bool Orderer::untangle(std::uint32_t stuck, std::uint64_t bound) {
+  const std::uint64_t ticks = lanes_[stuck].head.ticks;
+  // What is missing may be stamped yet. Where it never works out, do not wait for it, nor look hard, each time.
+  const bool last_try = bound == everything || bound >= ticks + latest_us * microsecond_ || failures_ >= too_many_failures;
+  if (!last_try && bound < std::max(ticks + patience_us * microsecond_, next_search_)) return false;
+  const std::uint32_t budget = last_try && failures_ < too_many_failures ? search_budget : std::min(first_budget << 2 * searches_, search_budget);
+  if (search(stuck, bound, budget)) {
+    failures_ -= failures_ > 0 ? 1 : 0;
+    searches_ = 0;
+    next_search_ = 0;
+    return true;
+  }
+  if (!last_try) {
+    next_search_ = bound + 10 * patience_us * microsecond_;
+    searches_ += searches_ < 3 ? 1 : 0;
+    return false;
+  }
+  if (failures_ < 2 * too_many_failures) ++failures_;
+  searches_ = 0;
+  next_search_ = 0;
+  give_up(stuck);
+  return true;
+}
+
+// The stamps decide: the event goes although it does not fit, before what only fitted because it was left behind.
+void Orderer::give_up(std::uint32_t stuck) {
+  const std::uint64_t ticks = lanes_[stuck].head.ticks;
+  while (!moves_.empty() && moves_.back().lane != stuck && moves_.back().head.ticks > ticks) {
+    std::uint64_t total = 0;
+    if (states_total(&lanes_[moves_.back().lane].units[moves_.back().position], &total)) break;
+    pop();
+  }
+  push(stuck);
+  commit(moves_.size());
+}
+
+// Goes back along the path to another choice from which the event of `stuck` fits in its turn. When there is none within the budget,
+// the path is as before.
+bool Orderer::search(std::uint32_t stuck, std::uint64_t bound, std::uint32_t budget) {
+  std::vector<std::uint32_t> before;
+  before.reserve(moves_.size());
+  for (const Move& move : moves_) before.push_back(move.lane);
+  const std::size_t target = lanes_[stuck].position;
+  const std::uint64_t target_ticks = lanes_[stuck].head.ticks;
+  const auto done = [&] {
+    const std::uint32_t first = earliest_lane();
+    return lanes_[stuck].position > target && (first == none || lanes_[first].head.ticks >= target_ticks);
+  };
+  dead_.clear();
+  std::uint64_t tried_ticks = everything;  // at the place where it is stuck everything was tried
+  std::uint32_t tried_lane = none - 1;
+  while (budget-- > 0) {
+    if (next_candidate(bound, &tried_ticks, &tried_lane)) {
+      if (!fits(lanes_[tried_lane])) continue;
       push(tried_lane);
-      fresh = true;
+      if (done()) return true;
+      if (dead_.contains(state_)) {
+        pop();
+        continue;
+      }
+      tried_ticks = 0;
+      tried_lane = none;
       continue;
     }
-    if (moves_.empty()) return false;
+    dead_.insert(state_);
+    if (moves_.empty()) break;
     tried_ticks = moves_.back().head.ticks;
     tried_lane = moves_.back().lane;
     pop();
   }
   while (!moves_.empty()) pop();
+  for (const std::uint32_t lane : before) push(lane);
   return false;
 }
 
-// Moves a lane's events up to and including the next one that states a total, when all of them fit. False: nothing was moved.
-bool Orderer::go_through(std::uint32_t index) {
-  const std::size_t before = moves_.size();
-  Lane& lane = lanes_[index];
-  for (std::size_t lead = 0; lane.head.count != 0 && lead < longest_lead; ++lead) {
-    const Unit* units = &lane.units[lane.position];
-    std::uint64_t total = 0;
-    const bool link = states_total(units, &total);
-    if (link && !chain_fits(units)) break;
-    if (link && is_alloc(*units) && is_live_now(units->heap, units->a)) break;
-    push(index);
-    if (link) return true;
+// Emits the first `count` events of the path.
+void Orderer::commit(std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const Move& move = moves_[i];
+    Lane& lane = lanes_[move.lane];
+    const Unit* units = &lane.units[move.position];
+    lane.emitted = move.position + move.head.count;
+    if (is_block(*units)) {
+      const auto block = overlay_.find(Block{units->heap, units->a});
+      if (--block->second.changes == 0) overlay_.erase(block);
+    }
+    state_ -= mixed(move.lane, move.head.ticks + move.head.count);
+    sink_.emit(move.lane, units, move.head.count, move.head.ticks);
   }
-  while (moves_.size() > before) pop();
-  return false;
+  moves_.erase(moves_.begin(), moves_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// Next events of other lanes, each lane at most once, earliest stamp first, after which the event of `wanted` fits; that one included.
-bool Orderer::bridge(std::uint32_t wanted, std::uint64_t limit, std::uint32_t* budget, std::uint32_t depth) {
-  if (depth > 0 && go_through(wanted)) return true;
-  if (depth == longest_bridge) return false;
-  std::vector<std::uint32_t> candidates;
-  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    if (i != wanted && !lanes_[i].bridged && lanes_[i].head.ticks <= limit) candidates.push_back(i);
+// What no event that is still to come can change, as far as can be known: it would have happened after the one before it in its thread was stamped. A thread
+// that is silent for a second is not waited for.
+void Orderer::commit_old(std::uint64_t bound) {
+  std::uint64_t limit = bound - std::min(bound, kept_back_us * microsecond_);
+  if (bound != everything) {
+    for (const Lane& lane : lanes_) {
+      if (lane.last != 0 && !(lane.closed && lane.head.count == 0)) limit = std::min(limit, lane.first_event_due ? 0 : lane.last);
+    }
+    limit = std::max(limit, bound - std::min(bound, latest_us * microsecond_));
   }
-  std::sort(candidates.begin(), candidates.end(),
-            [this](std::uint32_t a, std::uint32_t b) { return lanes_[a].head.ticks < lanes_[b].head.ticks; });
-  for (const std::uint32_t lane : candidates) {
-    if (*budget == 0) return false;
-    --*budget;
-    const std::size_t before = moves_.size();
-    if (!go_through(lane)) continue;
-    lanes_[lane].bridged = true;
-    const bool found = bridge(wanted, limit, budget, depth + 1);
-    lanes_[lane].bridged = false;
-    if (found) return true;
-    while (moves_.size() > before) pop();
-  }
-  return false;
-}
-
-// Emits the first part of the order found: up to the last event stamped at or before `up_to`. The rest was only looked at.
-void Orderer::commit(std::uint64_t up_to) {
-  std::vector<std::uint32_t> order;
-  std::size_t keep = 0;
-  for (std::size_t i = 0; i < moves_.size(); ++i) {
-    order.push_back(moves_[i].lane);
-    if (moves_[i].head.ticks <= up_to) keep = i + 1;
-  }
-  while (!moves_.empty()) pop();
-  for (std::size_t i = 0; i < keep; ++i) emit(order[i]);
+  // What comes later in the path happened later, however late the earlier one was stamped.
+  std::size_t count = moves_.size();
+  while (count != 0 && bound != everything && moves_[count - 1].head.ticks >= limit) --count;
+  if (count != 0) commit(count);
 }
 
 }  // namespace liveset::collect

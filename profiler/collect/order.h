@@ -5,15 +5,20 @@
 //  - a block's address is given out again by another thread before the first thread's free has its stamp;
 //  - an allocator that counts under its own lock (PyTorch's CPU allocator) counts in another order than we stamp.
 // So an event may go only when it fits: the allocator's total must be the one before plus its size, an allocation's address must not
-// be live, and a free's must be, when its allocation is near.
-//  - Where events of several threads lie within 10 microseconds, a depth-first search looks for an order in which all of them fit,
-//    trying the order of the stamps first.
-//  - If an event still does not fit, something that came before it is stamped later. A thread stamps one event before it has the next,
-//    so that can only be the next event of other threads: a bridge of those, at most one of each, is looked for, up to a second away
-//    (so long a thread may be kept off a busy processor between its allocation and its stamp).
-// Both are bounded. When nothing is found (an allocator that does not add up) the stamps decide, and the mismatch stays visible.
+// be live, and a free's must be, when its allocation is near. Events that state a total happened after the event before them in
+// their thread was stamped and before their own stamp; others within 10 microseconds of it.
+//
+// The order is a path, searched depth first, earliest stamp first. While one thread is alone its events go at once. Otherwise the
+// path's end is kept back (moves_): when no event fits any more, an earlier choice was wrong, as happens when totals come back to the
+// same number, and the search goes back to it. States that led nowhere are remembered, so each is left once. What no later event
+// can change goes out for good. Everything is bounded; when nothing is found (an allocator that does not add up) the stamps
+// decide, and the mismatch stays visible.
 #pragma once
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "profiler/channel/layout.h"
@@ -44,7 +49,7 @@ class Orderer {
   void advance(std::uint64_t bound);
   static constexpr std::uint64_t everything = ~std::uint64_t{0};
 
-  // Events with a stamp up to now that were not emitted yet.
+  // Events that were not emitted yet.
   bool empty() const;
   std::uint64_t waiting_units() const;
   std::uint64_t damaged_units() const { return damaged_; }
@@ -56,28 +61,28 @@ class Orderer {
   };
   struct Lane {
     std::vector<channel::Unit> units;
-    std::size_t position = 0;
-    std::size_t walked = 0;  // up to here no further change of owner
-    bool closed = false;     // nothing will be appended
+    std::size_t position = 0;   // of the next event; what lies before it was emitted or is in moves_
+    std::size_t emitted = 0;    // up to here
+    std::size_t walked = 0;     // up to here no further change of owner
+    bool closed = false;        // nothing will be appended
     bool first_event_due = false;  // the next event happened when its thread asked for the ring
-    bool bridged = false;    // gave its event to the bridge that is being built
-    std::uint64_t last = 0;
+    bool counts = false;        // had an event that states a total
+    std::uint64_t last = 0;     // stamp of the event before
     Head head;
   };
   struct Move {
     std::uint32_t lane = 0;
+    std::uint32_t heap = 0;
     std::size_t position = 0;  // of the event in its lane
     std::uint64_t last = 0;    // the lane's, before
     Head head;
     std::uint64_t total_before = 0;
-    std::uint32_t heap = 0;
-    bool changes_live = false;
     bool first_event_due = false;
   };
-  struct Change {
-    std::uint64_t address;
-    std::uint32_t heap;
-    bool live;
+  using Block = std::pair<std::uint32_t, std::uint64_t>;  // heap, address
+  struct Overlay {  // what moves_ did to a block
+    std::uint32_t changes = 0;
+    bool live = false;
   };
 
   static std::uint32_t units_of(const channel::Unit* unit, std::size_t left);
@@ -88,27 +93,34 @@ class Orderer {
   bool is_live_now(std::uint32_t heap, std::uint64_t address) const;
   bool allocation_is_near(const Lane& own, const channel::Unit& unit, std::uint64_t limit);
   void tidy();
-  bool can_go(const Lane& ring, bool alone);
-  void emit(std::uint32_t lane);
-  bool untangle(std::uint32_t lane, std::uint64_t bound);
-  bool search(std::uint32_t wanted, std::uint64_t limit);
-  bool bridge(std::uint32_t wanted, std::uint64_t limit, std::uint32_t* budget, std::uint32_t depth);
-  bool go_through(std::uint32_t lane);
-  bool next_candidate(std::uint64_t limit, std::uint64_t* tried_ticks, std::uint32_t* tried_lane) const;
+  std::uint64_t certain_until(std::uint32_t lane) const;
+  bool fits(const Lane& lane);
+  bool may_happen(const Lane& lane, std::uint64_t earliest) const;
+  std::uint32_t earliest_lane() const;
+  bool next_candidate(std::uint64_t bound, std::uint64_t* tried_ticks, std::uint32_t* tried_lane) const;
+  void step(Lane& lane);
   void push(std::uint32_t lane);
   void pop();
-  void commit(std::uint64_t up_to);
-  void commit_all() { commit(everything); }
+  bool go_on(std::uint64_t bound);
+  bool bridge(std::uint32_t to, std::uint64_t bound, std::uint32_t length, std::uint32_t* budget);
+  bool untangle(std::uint32_t stuck, std::uint64_t bound);
+  bool search(std::uint32_t stuck, std::uint64_t bound, std::uint32_t budget);
+  void give_up(std::uint32_t stuck);
+  void commit(std::size_t count);
+  void commit_old(std::uint64_t bound);
 
   OrderSink& sink_;
   std::uint64_t microsecond_;
   std::vector<Lane> lanes_;
   std::vector<std::uint32_t> unused_lanes_;
   std::vector<std::uint64_t> totals_;  // by heap: the allocator's, after the last event; begins with 0, as an allocator does
-  std::vector<std::uint32_t> near_;  // lanes that take part in the search under way
-  std::vector<Move> moves_;      // of the search under way
-  std::vector<Change> changes_;  // what they would do to blocks
-  std::uint32_t failures_ = 0;   // recent searches in vain
+  std::vector<Move> moves_;            // in order, not emitted yet
+  absl::flat_hash_map<Block, Overlay> overlay_;
+  absl::flat_hash_set<std::uint64_t> dead_;  // states of the search under way that lead nowhere
+  std::uint64_t state_ = 0;            // hash of the lanes' positions
+  std::uint64_t next_search_ = 0;      // bound from which another search is worth it
+  std::uint32_t searches_ = 0;         // for the same event so far, in vain
+  std::uint32_t failures_ = 0;         // recent events that fitted nowhere
   std::uint64_t damaged_ = 0;
 };
 

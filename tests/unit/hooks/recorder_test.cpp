@@ -127,7 +127,7 @@ TEST_F(RecorderTest, TwentyThreadsFreeEachOthersBlocks) {
   for (int t = 0; t < threads; ++t) {
     running.emplace_back([&, t] {
       for (int i = 0; i < rounds; ++i) {
-        const std::uint64_t made = allocator.allocate(64U << (i % 3));
+        const std::uint64_t made = allocator.allocate(64U * (1 + static_cast<unsigned>(31 * i + 17 * t) % 61));
         std::uint64_t other = 0;
         {
           const std::lock_guard<std::mutex> guard(mutex);
