@@ -21,8 +21,7 @@ constexpr std::uint32_t format_minor = 0;
 // with ADDRESS, for those events whose address is new in the chunk. Unknown kinds have none.
 constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
   constexpr std::uint32_t heap = column_bit(COLUMN_HEAP);
-  constexpr std::uint32_t block =
-      heap | column_bit(COLUMN_STREAM) | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE);
+  constexpr std::uint32_t block = heap | column_bit(COLUMN_STREAM) | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE);
   constexpr std::uint32_t totals = column_bit(COLUMN_TOTAL) | column_bit(COLUMN_RESERVED);
   const std::uint32_t extra = (kind_byte & kind_has_totals) != 0 ? totals : 0;
   switch (kind_byte & 0x7f) {
@@ -62,11 +61,10 @@ constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
     case EVENT_VALUE_OFFLOAD:
     case EVENT_VALUE_PREFETCH:
     case EVENT_VALUE_MUTATE:
-      return column_bit(COLUMN_VALUE) | heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) |
-             column_bit(COLUMN_NAME) | column_bit(COLUMN_CLASS) | column_bit(COLUMN_READS) | column_bit(COLUMN_NUMBER);
+      return column_bit(COLUMN_VALUE) | heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) |
+             column_bit(COLUMN_CLASS) | column_bit(COLUMN_READS) | column_bit(COLUMN_NUMBER);
     case EVENT_STORAGE:
-      return heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) |
-             column_bit(COLUMN_CLASS);
+      return heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) | column_bit(COLUMN_CLASS);
     default: return 0;
   }
 }

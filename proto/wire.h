@@ -7,9 +7,7 @@ namespace liveset::proto {
 constexpr std::uint64_t zigzag(std::int64_t value) {
   return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
 }
-constexpr std::int64_t unzigzag(std::uint64_t value) {
-  return static_cast<std::int64_t>((value >> 1) ^ (~(value & 1) + 1));
-}
+constexpr std::int64_t unzigzag(std::uint64_t value) { return static_cast<std::int64_t>((value >> 1) ^ (~(value & 1) + 1)); }
 
 constexpr int max_varint_bytes = 10;
 

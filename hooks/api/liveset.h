@@ -26,7 +26,12 @@ extern "C" {
 /* Numbers of c10::DeviceType. */
 enum liveset_device { LIVESET_CPU = 0, LIVESET_CUDA = 1 };
 enum liveset_phase {
-  LIVESET_OTHER = 0, LIVESET_FORWARD = 1, LIVESET_LOSS = 2, LIVESET_BACKWARD = 3, LIVESET_RECOMPUTE = 4, LIVESET_OPTIMIZER = 5
+  LIVESET_OTHER = 0,
+  LIVESET_FORWARD = 1,
+  LIVESET_LOSS = 2,
+  LIVESET_BACKWARD = 3,
+  LIVESET_RECOMPUTE = 4,
+  LIVESET_OPTIMIZER = 5
 };
 enum liveset_scope {
   LIVESET_STEP = 1,       /* number: the step's index */
@@ -55,8 +60,8 @@ typedef uint32_t liveset_value; /* a named value; 0 = none, calls with it are ig
 
 /* The recorder's functions. Programs call the inline functions below instead. */
 typedef struct liveset_api {
-  uint32_t version; /* of the recorder */
-  uint32_t size;    /* sizeof of the recorder's struct: entries beyond it do not exist */
+  uint32_t version;                   /* of the recorder */
+  uint32_t size;                      /* sizeof of the recorder's struct: entries beyond it do not exist */
   const volatile uint32_t* recording; /* 0: off, calls would do nothing */
   liveset_heap (*heap)(const char* name, int device_type, int device_index);
   void (*alloc)(liveset_heap heap, uint64_t address, uint64_t bytes, uint64_t stream);
@@ -67,8 +72,8 @@ typedef struct liveset_api {
   void (*scope_end)(int kind);
   void (*attribute)(const char* key, const char* json);
   liveset_value (*value)(const char* name, const char* group, int64_t layer);
-  void (*value_event)(int kind, liveset_value value, liveset_heap heap, uint64_t address, uint64_t bytes,
-                      const liveset_value* reads, uint32_t read_count, int64_t number);
+  void (*value_event)(int kind, liveset_value value, liveset_heap heap, uint64_t address, uint64_t bytes, const liveset_value* reads,
+                      uint32_t read_count, int64_t number);
 } liveset_api;
 
 /* Weak, so that a program needs no -ldl even where dlsym is not in libc; then nothing records. */

@@ -12,7 +12,9 @@ namespace {
 
 constexpr const char* source = "api";
 
-std::uint32_t intern(const char* text) { return text != nullptr ? core::intern_string(text, static_cast<std::uint32_t>(std::strlen(text))) : 0; }
+std::uint32_t intern(const char* text) {
+  return text != nullptr ? core::intern_string(text, static_cast<std::uint32_t>(std::strlen(text))) : 0;
+}
 
 liveset_heap open_heap(const char* name, int device_type, int device_index) {
   core::declare_source(source, "1", "what the program reports through liveset.h", "everything else");
@@ -38,7 +40,8 @@ void scope_begin(int kind, const char* name, int64_t number) {
     case LIVESET_MODULE:
     case LIVESET_OP:
     case LIVESET_REGION:
-      return core::scope_begin(core::intern_scope(core::current_scope(), static_cast<core::ScopeKind>(kind - LIVESET_MODULE + 1), intern(name)));
+      return core::scope_begin(
+          core::intern_scope(core::current_scope(), static_cast<core::ScopeKind>(kind - LIVESET_MODULE + 1), intern(name)));
     default: return;
   }
 }
@@ -57,7 +60,9 @@ void scope_end(int kind) {
 
 void attribute(const char* key, const char* json) { core::record_attribute(intern(key), intern(json)); }
 
-liveset_value open_value(const char* name, const char* group, int64_t layer) { return core::intern_value(intern(name), intern(group), layer); }
+liveset_value open_value(const char* name, const char* group, int64_t layer) {
+  return core::intern_value(intern(name), intern(group), layer);
+}
 
 void value_event(int kind, liveset_value value, liveset_heap heap, uint64_t address, uint64_t bytes, const liveset_value* reads,
                  uint32_t read_count, int64_t number) {
@@ -72,18 +77,10 @@ static_assert(static_cast<int>(core::ScopeKind::region) == LIVESET_REGION - LIVE
 
 // NOLINTNEXTLINE: the name is the interface.
 extern "C" __attribute__((visibility("default"))) liveset_api liveset_api_v1;
-constinit liveset_api liveset_api_v1 = {LIVESET_API_VERSION,
-                                        sizeof(liveset_api),
-                                        nullptr,
-                                        liveset::api::open_heap,
-                                        liveset::api::alloc,
-                                        liveset::api::free_block,
-                                        liveset::api::segment,
-                                        liveset::api::counter,
-                                        liveset::api::scope_begin,
-                                        liveset::api::scope_end,
-                                        liveset::api::attribute,
-                                        liveset::api::open_value,
+constinit liveset_api liveset_api_v1 = {LIVESET_API_VERSION,      sizeof(liveset_api),     nullptr,
+                                        liveset::api::open_heap,  liveset::api::alloc,     liveset::api::free_block,
+                                        liveset::api::segment,    liveset::api::counter,   liveset::api::scope_begin,
+                                        liveset::api::scope_end,  liveset::api::attribute, liveset::api::open_value,
                                         liveset::api::value_event};
 
 namespace liveset::api {

@@ -40,12 +40,11 @@ char* append_number(char* out, int number) {
 }
 
 void declare() {
-  core::declare_source(
-      "c10", "",
-      "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)",
-      "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that "
-      "libraries take "
-      "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
+  core::declare_source("c10", "",
+                       "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)",
+                       "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that "
+                       "libraries take "
+                       "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
 }
 
 std::uint32_t intern(int type, int index) {
@@ -71,8 +70,7 @@ core::Phase autograd_phase(const TorchSymbols& torch) {
   // Said by the Python hooks for this very stretch: a checkpoint's recompute, or an optimizer that runs inside
   // backward.
   if (own == core::Phase::recompute || own == core::Phase::optimizer) return own;
-  if (torch.grad_enabled != nullptr && torch.grad_enabled() &&
-      __atomic_load_n(&create_graph_backwards, __ATOMIC_RELAXED) == 0) {
+  if (torch.grad_enabled != nullptr && torch.grad_enabled() && __atomic_load_n(&create_graph_backwards, __ATOMIC_RELAXED) == 0) {
     return core::Phase::recompute;
   }
   return core::Phase::backward;
@@ -92,15 +90,13 @@ bool record_mapped(std::uint64_t address, std::int64_t size, std::size_t allocat
     return true;
   }
   if (size < 0 && allocated == 0 && mapped.remove(address)) {
-    core::record_free(__atomic_load_n(&mapped_heap, __ATOMIC_RELAXED), address, static_cast<std::uint64_t>(-size),
-                      phase, nullptr);
+    core::record_free(__atomic_load_n(&mapped_heap, __ATOMIC_RELAXED), address, static_cast<std::uint64_t>(-size), phase, nullptr);
     return true;
   }
   return false;
 }
 
-void record_report(void* block, std::int64_t size, const core::Totals& totals, c10::Device device,
-                   const TorchSymbols& torch) {
+void record_report(void* block, std::int64_t size, const core::Totals& totals, c10::Device device, const TorchSymbols& torch) {
   const auto address = reinterpret_cast<std::uint64_t>(block);
   const core::Phase phase = autograd_phase(torch);
   if (device.type == cpu_type && record_mapped(address, size, totals.allocated, phase)) return;
@@ -113,8 +109,7 @@ void record_report(void* block, std::int64_t size, const core::Totals& totals, c
 }
 
 void mark_reported() {
-  if (__builtin_expect(!__atomic_load_n(&reported, __ATOMIC_RELAXED), 0))
-    __atomic_store_n(&reported, true, __ATOMIC_RELAXED);
+  if (__builtin_expect(!__atomic_load_n(&reported, __ATOMIC_RELAXED), 0)) __atomic_store_n(&reported, true, __ATOMIC_RELAXED);
   const auto call = __atomic_load_n(&after_report, __ATOMIC_RELAXED);
   if (__builtin_expect(call != nullptr, 0) && !call()) __atomic_store_n(&after_report, nullptr, __ATOMIC_RELAXED);
 }
@@ -156,9 +151,8 @@ __attribute__((visibility("default"))) bool memoryProfilingEnabled() {
   return real != nullptr && real();
 }
 
-__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* block, std::int64_t size,
-                                                                        std::size_t allocated, std::size_t reserved,
-                                                                        Device device) {
+__attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* block, std::int64_t size, std::size_t allocated,
+                                                                        std::size_t reserved, Device device) {
   const liveset::c10_hook::TorchSymbols& torch = torch_symbols();
   if (__builtin_expect(core::recording(), 1)) {
     liveset::c10_hook::record_report(block, size, {allocated, reserved}, device, torch);
@@ -170,14 +164,13 @@ __attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void* bl
   }
 }
 
-__attribute__((visibility("default"))) void reportOutOfMemoryToProfiler(std::int64_t size, std::size_t allocated,
-                                                                        std::size_t reserved, Device device) {
+__attribute__((visibility("default"))) void reportOutOfMemoryToProfiler(std::int64_t size, std::size_t allocated, std::size_t reserved,
+                                                                        Device device) {
   const liveset::c10_hook::TorchSymbols& torch = torch_symbols();
   if (core::recording()) {
     const std::uint32_t heap = liveset::c10_hook::heap_of(device.type, device.index);
     const core::Totals totals{allocated, reserved};
-    core::record_out_of_memory(heap, static_cast<std::uint64_t>(size), liveset::c10_hook::autograd_phase(torch),
-                               &totals);
+    core::record_out_of_memory(heap, static_cast<std::uint64_t>(size), liveset::c10_hook::autograd_phase(torch), &totals);
   }
   if (torch.profiling_enabled != nullptr && torch.report_out_of_memory != nullptr && torch.profiling_enabled()) {
     torch.report_out_of_memory(size, allocated, reserved, device);

@@ -40,26 +40,13 @@ Tables tables_of(const link_map* library) {
     // glibc makes the pointers absolute on most machines, on some it leaves them relative to the library.
     const auto address = entry->d_un.d_ptr < library->l_addr ? entry->d_un.d_ptr + library->l_addr : entry->d_un.d_ptr;
     switch (entry->d_tag) {
-      case DT_STRTAB:
-        tables.names = reinterpret_cast<const char*>(address);
-        break;
-      case DT_SYMTAB:
-        tables.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
-        break;
-      case DT_JMPREL:
-        tables.plt = reinterpret_cast<const ElfW(Rela)*>(address);
-        break;
-      case DT_RELA:
-        tables.data = reinterpret_cast<const ElfW(Rela)*>(address);
-        break;
-      case DT_PLTRELSZ:
-        tables.plt_bytes = entry->d_un.d_val;
-        break;
-      case DT_RELASZ:
-        tables.data_bytes = entry->d_un.d_val;
-        break;
-      default:
-        break;
+      case DT_STRTAB: tables.names = reinterpret_cast<const char*>(address); break;
+      case DT_SYMTAB: tables.symbols = reinterpret_cast<const ElfW(Sym)*>(address); break;
+      case DT_JMPREL: tables.plt = reinterpret_cast<const ElfW(Rela)*>(address); break;
+      case DT_RELA: tables.data = reinterpret_cast<const ElfW(Rela)*>(address); break;
+      case DT_PLTRELSZ: tables.plt_bytes = entry->d_un.d_val; break;
+      case DT_RELASZ: tables.data_bytes = entry->d_un.d_val; break;
+      default: break;
     }
   }
   return tables;
@@ -75,8 +62,7 @@ bool names_it(const Tables& tables, const ElfW(Rela) * relocations, std::size_t 
 
 bool can_be_interposed(const link_map* library) {
   const Tables tables = tables_of(library);
-  if (tables.names == nullptr || tables.symbols == nullptr)
-    return true;  // not a library that we understand: say nothing
+  if (tables.names == nullptr || tables.symbols == nullptr) return true;  // not a library that we understand: say nothing
   return names_it(tables, tables.plt, tables.plt_bytes) || names_it(tables, tables.data, tables.data_bytes);
 }
 

@@ -58,7 +58,8 @@ std::uint32_t Dictionary::find(EntryType type, std::uint32_t hash, const void* k
     std::memcpy(&header, entry, sizeof header);
     // A source is known by its name, the first of its texts; everything else by all of its payload.
     const bool whole = type == EntryType::source || header.length == key_bytes;
-    if (header.type == type && header.length >= key_bytes && whole && std::memcmp(entry + sizeof header, key, key_bytes) == 0) return header.id;
+    if (header.type == type && header.length >= key_bytes && whole && std::memcmp(entry + sizeof header, key, key_bytes) == 0)
+      return header.id;
   }
 }
 

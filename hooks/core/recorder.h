@@ -28,8 +28,7 @@ struct Totals {
   std::uint64_t allocated;  // the allocator's own counters after the event, bytes
   std::uint64_t reserved;
 };
-void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
-                  const Totals* totals);
+void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals);
 // `bytes`: of the block, 0 when the allocator does not say; needed with `totals`, whose chain orders events of several threads.
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals);
 void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free);
@@ -55,7 +54,6 @@ void record_attribute(std::uint32_t key, std::uint32_t json);
 // Values and storages; `kind` is a proto EventKind (VALUE_* or STORAGE), `memory_class` a proto MemoryClass. Reads beyond the first
 // 4,096 are cut off.
 void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes,
-                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count,
-                  std::int64_t number);
+                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number);
 
 }  // namespace liveset::core

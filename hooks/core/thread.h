@@ -17,7 +17,7 @@ struct Thread {
   channel::Producer ring;
   std::uint32_t scope = 0;
   std::uint8_t phase = 0;
-  bool inside = false;   // a call of this library is under way on this thread
+  bool inside = false;  // a call of this library is under way on this thread
   // Events that waited for room in vain since the collector was last seen to move, and where it was then.
   std::uint32_t in_vain = 0;
   std::uint64_t stuck_at = 0;
@@ -63,7 +63,8 @@ inline void leave(Thread& thread, std::uint32_t units) {
 
 // Room for an event of `units` units? False: the ring is full, the event is counted as lost, and the call has ended.
 inline bool has_room(Thread& thread, std::uint32_t units) {
-  if (thread.ring.has_space(units) || wait_for_room(thread, units)) [[likely]] return true;
+  if (thread.ring.has_space(units) || wait_for_room(thread, units)) [[likely]]
+    return true;
   leave(thread, 0);  // attach_thread() left the ring busy
   return false;
 }

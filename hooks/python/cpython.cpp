@@ -24,9 +24,8 @@ bool fill(CPython& py) {
                      find(py.evaluate, "PyEval_EvalCode") && find(py.new_string, "PyUnicode_FromString") &&
                      find(py.string_text, "PyUnicode_AsUTF8AndSize") && find(py.new_integer, "PyLong_FromLongLong") &&
                      find(py.integer, "PyLong_AsLongLong") && find(py.integer_mask, "PyLong_AsUnsignedLongLongMask") &&
-                     find(py.error, "PyErr_Occurred") && find(py.clear_error, "PyErr_Clear") &&
-                     find(py.decrease, "Py_DecRef") && find(py.increase, "Py_IncRef") &&
-                     find(py.none, "_Py_NoneStruct");
+                     find(py.error, "PyErr_Occurred") && find(py.clear_error, "PyErr_Clear") && find(py.decrease, "Py_DecRef") &&
+                     find(py.increase, "Py_IncRef") && find(py.none, "_Py_NoneStruct");
   find(py.this_interpreter, "PyInterpreterState_Get");
   find(py.main_interpreter, "PyInterpreterState_Main");
   return found;

@@ -89,8 +89,7 @@ void run_bootstrap(const CPython& py) {
     Object* nothing = py.evaluate(code, globals, globals);
     if (nothing != nullptr) py.decrease(nothing);
     Object* result = py.error() == nullptr ? py.dict_get(globals, "result") : nullptr;
-    const char* text = result != nullptr ? py.string_text(result, nullptr)
-                                         : "the Python hooks were interrupted while they were installed";
+    const char* text = result != nullptr ? py.string_text(result, nullptr) : "the Python hooks were interrupted while they were installed";
     if (text == nullptr || std::strcmp(text, "wait") != 0) __atomic_store_n(&shim_wanted, false, __ATOMIC_RELAXED);
     if (text != nullptr && text[0] != '\0' && std::strcmp(text, "wait") != 0) declare_without_shim(text);
   }
@@ -102,8 +101,7 @@ void run_bootstrap(const CPython& py) {
 // Pending calls run when no exception is set; one that we left behind would be raised in the job, so none is left.
 int pending_call(void*) {
   const CPython& py = *cpython();
-  const bool main = py.this_interpreter == nullptr || py.main_interpreter == nullptr ||
-                    py.this_interpreter() == py.main_interpreter();
+  const bool main = py.this_interpreter == nullptr || py.main_interpreter == nullptr || py.this_interpreter() == py.main_interpreter();
   if (core::recording() && main) {
     run_bootstrap(py);
     if (py.error() != nullptr) py.clear_error();

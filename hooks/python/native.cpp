@@ -78,8 +78,7 @@ Object* heap(Object*, Object* const* values, std::intptr_t count) {
 // scope(parent, kind, name id) -> id
 Object* scope(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
-  return integer(
-      core::intern_scope(arguments.id(0), static_cast<core::ScopeKind>(arguments.number(1)), arguments.id(2)));
+  return integer(core::intern_scope(arguments.id(0), static_cast<core::ScopeKind>(arguments.number(1)), arguments.id(2)));
 }
 
 Object* scope_begin(Object*, Object* const* values, std::intptr_t count) {
@@ -121,18 +120,15 @@ Object* step_begin(Object*, Object* const*, std::intptr_t) {
 }
 
 // Index of the step that runs now; -1 before the first.
-Object* current_step(Object*, Object* const*, std::intptr_t) {
-  return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1);
-}
+Object* current_step(Object*, Object* const*, std::intptr_t) { return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1); }
 
 // (memory class, heap, address, bytes, name id); storages without memory are no storages to us
 Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   const std::uint32_t heap = arguments.id(1);
   if (heap != 0 && arguments.number(2) != 0) {
-    core::record_value(kind, 0, c10_hook::heap_holding(heap, arguments.number(2)), arguments.number(2),
-                       arguments.number(3), arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0,
-                       -1);
+    core::record_value(kind, 0, c10_hook::heap_holding(heap, arguments.number(2)), arguments.number(2), arguments.number(3),
+                       arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, -1);
   }
   return none();
 }

@@ -1,7 +1,7 @@
 // The counter that stamps events: the invariant time stamp counter where there is one, else CLOCK_MONOTONIC.
 #pragma once
-#include <ctime>
 #include <cstdint>
+#include <ctime>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <x86intrin.h>
@@ -32,7 +32,8 @@ inline ClockKind best_clock() {
 
 inline std::uint64_t read_ticks(ClockKind kind) {
 #if defined(__x86_64__)
-  if (kind == ClockKind::tsc) [[likely]] return __rdtsc();
+  if (kind == ClockKind::tsc) [[likely]]
+    return __rdtsc();
 #elif defined(__aarch64__)
   if (kind == ClockKind::cntvct) [[likely]] {
     std::uint64_t ticks;

@@ -54,7 +54,7 @@ inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Exte
 // The events that follow in this ring are of the thread stated; a ThreadName follows. Stamped when the thread asked for a ring; heap 1:
 // its first event, which comes next, happened then.
 inline constexpr std::uint8_t kind_thread = 0x7f;
-inline constexpr std::uint8_t first_value_kind = 64; // value and storage events: a ValueUnit follows, then ReadsUnits
+inline constexpr std::uint8_t first_value_kind = 64;  // value and storage events: a ValueUnit follows, then ReadsUnits
 
 struct alignas(32) Extension {
   std::uint64_t allocated, reserved, stream;
@@ -128,16 +128,25 @@ struct EntryHeader {
   std::uint32_t id;      // dense per type, from 1
   std::uint32_t length;  // of the payload that follows
 };
-struct ScopeEntry { std::uint32_t parent, kind, name; };
-struct HeapEntry { std::uint32_t name; std::int32_t device_type, device_index; std::uint32_t source; };
-struct ValueEntry { std::int64_t layer; std::uint32_t name, group; };
+struct ScopeEntry {
+  std::uint32_t parent, kind, name;
+};
+struct HeapEntry {
+  std::uint32_t name;
+  std::int32_t device_type, device_index;
+  std::uint32_t source;
+};
+struct ValueEntry {
+  std::int64_t layer;
+  std::uint32_t name, group;
+};
 // string: the text. source: name, version, covers, cannot_see, each ended by a 0 byte.
 
 // ---- Messages: one SOCK_SEQPACKET packet each, with one descriptor.
 
 enum class MessageType : std::uint32_t { hello = 1, ring = 2 };
 struct Message {
-  std::uint64_t magic;    // region_magic
+  std::uint64_t magic;  // region_magic
   std::uint32_t version;
   MessageType type;
   std::uint64_t process;  // token that the process chose: joins a ring to its hello

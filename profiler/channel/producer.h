@@ -36,7 +36,8 @@ class Producer {
     tail_ = header_->tail.load(std::memory_order_acquire);
   }
   bool has_space(std::uint32_t units) {
-    if (head_ + units - tail_ <= mask_ + 1) [[likely]] return true;
+    if (head_ + units - tail_ <= mask_ + 1) [[likely]]
+      return true;
     tail_ = header_->tail.load(std::memory_order_acquire);
     return head_ + units - tail_ <= mask_ + 1;
   }

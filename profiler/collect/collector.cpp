@@ -288,7 +288,8 @@ bool Collector::handle(const Message& message, std::string_view text, int descri
   }
   const auto client = clients_.find(message.process);
   if (message.type != MessageType::ring || client == clients_.end()) return false;
-  if (!client->second.recording->add_ring(Mapping::open(descriptor, message.bytes))) SPDLOG_ERROR("process {}: a ring that cannot be read", client->second.recording->pid());
+  if (!client->second.recording->add_ring(Mapping::open(descriptor, message.bytes)))
+    SPDLOG_ERROR("process {}: a ring that cannot be read", client->second.recording->pid());
   return true;
 }
 
@@ -383,7 +384,8 @@ void Collector::report_when_due() {
   for (const auto& client : clients_) files.push_back(report_of(*client.second.recording, true));
   for (const FileReport& file : files) {
     const char* state = file.open ? "open" : file.path.empty() ? "none" : "closed";
-    send_fields(launcher_, {"file", file.path, std::to_string(file.events), std::to_string(file.lost), std::to_string(file.lost_in_rings), state, file.error});
+    send_fields(launcher_, {"file", file.path, std::to_string(file.events), std::to_string(file.lost), std::to_string(file.lost_in_rings),
+                            state, file.error});
   }
   send_fields(launcher_, {"done"});
 }

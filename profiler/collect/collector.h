@@ -35,8 +35,8 @@ class Collector {
  private:
   struct Client {
     std::unique_ptr<Recording> recording;
-    int process = -1;  // pidfd; -1: none to be had, or dead already
-    bool gone = false;   // was dead when its hello was read
+    int process = -1;   // pidfd; -1: none to be had, or dead already
+    bool gone = false;  // was dead when its hello was read
     bool ended = false;
     const char* end = "";
   };
@@ -73,7 +73,7 @@ class Collector {
   bool until_stopped_;
   int epoll_, wake_;
   std::vector<Connection> connections_;
-  std::vector<char> text_;  // of the message being read
+  std::vector<char> text_;                   // of the message being read
   std::map<std::uint64_t, Client> clients_;  // by token
   std::vector<FileReport> finished_;
   ClockMap tsc_, monotonic_;

@@ -9,8 +9,8 @@ namespace {
 using channel::Unit;
 
 constexpr std::uint64_t near_us = 10;
-constexpr std::uint64_t patience_us = 2'000;    // before an event that fits nowhere makes the search go back
-constexpr std::uint64_t latest_us = 1'000'000;  // so long may a thread be kept off a busy processor between its event and the stamp
+constexpr std::uint64_t patience_us = 2'000;     // before an event that fits nowhere makes the search go back
+constexpr std::uint64_t latest_us = 1'000'000;   // so long may a thread be kept off a busy processor between its event and the stamp
 constexpr std::uint64_t kept_back_us = 300'000;  // for threads that are new: their first event was counted before they are known
 constexpr std::size_t most_kept_back = 262'144;
 constexpr std::uint32_t search_budget = 256'000, first_budget = 4'000;
@@ -350,7 +350,8 @@ bool Orderer::untangle(std::uint32_t stuck, std::uint64_t bound) {
   // What is missing may be stamped yet. Where it never works out, do not wait for it, nor look hard, each time.
   const bool last_try = bound == everything || bound >= ticks + latest_us * microsecond_ || failures_ >= too_many_failures;
   if (!last_try && bound < std::max(ticks + patience_us * microsecond_, next_search_)) return false;
-  const std::uint32_t budget = last_try && failures_ < too_many_failures ? search_budget : std::min(first_budget << 2 * searches_, search_budget);
+  const std::uint32_t budget =
+      last_try && failures_ < too_many_failures ? search_budget : std::min(first_budget << 2 * searches_, search_budget);
   if (search(stuck, bound, budget)) {
     failures_ -= failures_ > 0 ? 1 : 0;
     searches_ = 0;
@@ -437,8 +438,8 @@ void Orderer::commit(std::size_t count) {
   moves_.erase(moves_.begin(), moves_.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// What no event that is still to come can change, as far as can be known: it would have happened after the one before it in its thread was stamped. A thread
-// that is silent for a second is not waited for.
+// What no event that is still to come can change, as far as can be known: it would have happened after the one before it in its thread was
+// stamped. A thread that is silent for a second is not waited for.
 void Orderer::commit_old(std::uint64_t bound) {
   std::uint64_t limit = bound - std::min(bound, kept_back_us * microsecond_);
   if (bound != everything) {

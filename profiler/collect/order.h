@@ -61,13 +61,13 @@ class Orderer {
   };
   struct Lane {
     std::vector<channel::Unit> units;
-    std::size_t position = 0;   // of the next event; what lies before it was emitted or is in moves_
-    std::size_t emitted = 0;    // up to here
-    std::size_t walked = 0;     // up to here no further change of owner
-    bool closed = false;        // nothing will be appended
+    std::size_t position = 0;      // of the next event; what lies before it was emitted or is in moves_
+    std::size_t emitted = 0;       // up to here
+    std::size_t walked = 0;        // up to here no further change of owner
+    bool closed = false;           // nothing will be appended
     bool first_event_due = false;  // the next event happened when its thread asked for the ring
-    bool counts = false;        // had an event that states a total
-    std::uint64_t last = 0;     // stamp of the event before
+    bool counts = false;           // had an event that states a total
+    std::uint64_t last = 0;        // stamp of the event before
     Head head;
   };
   struct Move {
@@ -80,7 +80,7 @@ class Orderer {
     bool first_event_due = false;
   };
   using Block = std::pair<std::uint32_t, std::uint64_t>;  // heap, address
-  struct Overlay {  // what moves_ did to a block
+  struct Overlay {                                        // what moves_ did to a block
     std::uint32_t changes = 0;
     bool live = false;
   };
@@ -117,10 +117,10 @@ class Orderer {
   std::vector<Move> moves_;            // in order, not emitted yet
   absl::flat_hash_map<Block, Overlay> overlay_;
   absl::flat_hash_set<std::uint64_t> dead_;  // states of the search under way that lead nowhere
-  std::uint64_t state_ = 0;            // hash of the lanes' positions
-  std::uint64_t next_search_ = 0;      // bound from which another search is worth it
-  std::uint32_t searches_ = 0;         // for the same event so far, in vain
-  std::uint32_t failures_ = 0;         // recent events that fitted nowhere
+  std::uint64_t state_ = 0;                  // hash of the lanes' positions
+  std::uint64_t next_search_ = 0;            // bound from which another search is worth it
+  std::uint32_t searches_ = 0;               // for the same event so far, in vain
+  std::uint32_t failures_ = 0;               // recent events that fitted nowhere
   std::uint64_t damaged_ = 0;
 };
 

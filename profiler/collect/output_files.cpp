@@ -42,8 +42,7 @@ std::string make_way(const std::string& output) {
   return first;
 }
 
-std::string further_path(const std::string& output, std::uint32_t sequence, std::int64_t pid,
-                         std::uint64_t start_time) {
+std::string further_path(const std::string& output, std::uint32_t sequence, std::int64_t pid, std::uint64_t start_time) {
   const std::string folder = output + ".d";
   mkdir(folder.c_str(), 0777);
   char number[16];

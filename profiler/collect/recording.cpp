@@ -27,7 +27,9 @@ constexpr std::uint64_t slice_units = 16384, smallest_slice_units = 512;
 constexpr double loss_period_us = 1'000'000;
 
 constexpr int reason_count = 6;
-std::uint64_t ticks_of(const ClockMap& clock, double microseconds) { return static_cast<std::uint64_t>(microseconds * 1000 / clock.ns_per_tick()); }
+std::uint64_t ticks_of(const ClockMap& clock, double microseconds) {
+  return static_cast<std::uint64_t>(microseconds * 1000 / clock.ns_per_tick());
+}
 
 }  // namespace
 

@@ -69,8 +69,8 @@ class Recording final : private OrderSink {
   struct Ring {
     Mapping mapping;
     channel::Consumer consumer;
-    std::uint64_t floor = 0;  // no event stamped before it will still appear, when `left` is taken
-    std::uint64_t left = 0;   // of the units that were there when this pass looked
+    std::uint64_t floor = 0;         // no event stamped before it will still appear, when `left` is taken
+    std::uint64_t left = 0;          // of the units that were there when this pass looked
     std::uint64_t change_floor = 0;  // earliest stamp of a change of owner among them
     std::uint64_t busy_since = 0;
     std::uint64_t dropped = 0;  // already counted
@@ -98,9 +98,9 @@ class Recording final : private OrderSink {
   std::vector<Ring> rings_;
   std::uint64_t pass_ticks_ = 0;
   std::uint64_t attach_floor_ = 0;  // no thread without a ring has stamped an event before it
-  std::uint32_t generation_ = 0;        // that threads which attach join now
-  std::uint64_t turned_ticks_ = 0;      // all of the other one that stamped before it had joined by then
-  std::uint32_t attaching_ = 0;         // threads of the other one, and since when so many
+  std::uint32_t generation_ = 0;    // that threads which attach join now
+  std::uint64_t turned_ticks_ = 0;  // all of the other one that stamped before it had joined by then
+  std::uint32_t attaching_ = 0;     // threads of the other one, and since when so many
   std::uint64_t attaching_since_ = 0;
   std::vector<std::uint32_t> lane_threads_;  // thread id by lane
   std::unique_ptr<writer::TraceWriter> writer_;

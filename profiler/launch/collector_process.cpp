@@ -42,7 +42,8 @@ void start_log(const std::string& level, const std::string& file) {
 void close_between(unsigned first, unsigned last) {
   if (first > last || syscall(SYS_close_range, first, last, 0) == 0) return;
   const long end = sysconf(_SC_OPEN_MAX);  // a kernel before 5.9
-  for (unsigned descriptor = first; descriptor <= last && static_cast<long>(descriptor) < end; ++descriptor) close(static_cast<int>(descriptor));
+  for (unsigned descriptor = first; descriptor <= last && static_cast<long>(descriptor) < end; ++descriptor)
+    close(static_cast<int>(descriptor));
 }
 
 // The collector must not keep the job's input and output open (somebody may wait for their end), nor the launcher's other files.

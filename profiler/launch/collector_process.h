@@ -7,9 +7,9 @@
 namespace liveset::launch {
 
 struct CollectorProcess {
-  pid_t pid = -1;           // a child of the caller, in a session of its own; -1: could not be started
-  int socket = -1;          // to it; collect/wire.h
-  std::string folder;       // of the socket; removed by remove_folder(), or by the collector at its end
+  pid_t pid = -1;      // a child of the caller, in a session of its own; -1: could not be started
+  int socket = -1;     // to it; collect/wire.h
+  std::string folder;  // of the socket; removed by remove_folder(), or by the collector at its end
   std::string socket_path;
   std::string problem;      // why it could not be started
   std::string log_problem;  // why it keeps no log

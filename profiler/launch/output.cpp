@@ -23,8 +23,7 @@ std::string problem_of(const std::string& output) {
   if (exists && !S_ISREG(info.st_mode)) return output + ": exists and is no regular file" + elsewhere;
   if (exists && ((info.st_mode & 0222) == 0 || access(output.c_str(), W_OK) != 0))
     return output + ": exists and is write-protected" + elsewhere;
-  if (exists && info.st_size != 0 && !collect::is_trace(output))
-    return output + ": exists and is no liveset trace" + elsewhere;
+  if (exists && info.st_size != 0 && !collect::is_trace(output)) return output + ": exists and is no liveset trace" + elsewhere;
   const std::string folder = folder_of(output);
   if (access(folder.c_str(), W_OK | X_OK) != 0) return folder + ": " + std::strerror(errno) + elsewhere;
   return {};
@@ -42,8 +41,7 @@ int claim(const std::string& output, bool* taken) {
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
-  if (bind(socket, reinterpret_cast<sockaddr*>(&address),
-           static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())) == 0) {
+  if (bind(socket, reinterpret_cast<sockaddr*>(&address), static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())) == 0) {
     return socket;
   }
   *taken = errno == EADDRINUSE;

@@ -61,8 +61,10 @@ std::string describe(const Report& report, const std::string& output) {
   if (report.files.empty()) {
     rlimit size{};
     const bool limited = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY;
-    return nothing + ": no process reported an allocation (children made by fork without exec are not recorded, static and setuid "
-                     "programs cannot be" + (limited ? "; a file size limit, ulimit -f, bounds the recorder's memory, too)" : ")");
+    return nothing +
+           ": no process reported an allocation (children made by fork without exec are not recorded, static and setuid "
+           "programs cannot be" +
+           (limited ? "; a file size limit, ulimit -f, bounds the recorder's memory, too)" : ")");
   }
   std::string line = written == 0 ? nothing : output + ": " + plural(events, "event", "events");
   if (written > 1) line += " of " + plural(written, "process", "processes") + ", the later ones in " + output + ".d/";

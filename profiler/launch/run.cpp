@@ -173,7 +173,8 @@ int run(const RunOptions& options) {
   open_standard_descriptors();
   const Program program = find_program(options.command.front());
   if (!program.problem.empty()) return say(program.problem);
-  if (options.output.empty() && access(".", W_OK | X_OK) != 0) return say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)");
+  if (options.output.empty() && access(".", W_OK | X_OK) != 0)
+    return say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)");
   const Output claimed = options.output.empty() ? Output{} : claim_output(options.output);
   if (!claimed.problem.empty()) return say(claimed.problem);
 

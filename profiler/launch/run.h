@@ -9,10 +9,10 @@ namespace liveset::launch {
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string output;        // empty: <program>-<pid>.liveset in the current folder
-  bool quiet = false;        // no line at the end
+  std::string output;  // empty: <program>-<pid>.liveset in the current folder
+  bool quiet = false;  // no line at the end
   bool wait_when_full = true;
-  LogOptions log;            // of the collector
+  LogOptions log;  // of the collector
 };
 
 // The exit status of `liveset run`: the job's own, 128 + N when signal N killed it, or 2 when it was not started (said on stderr).

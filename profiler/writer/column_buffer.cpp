@@ -17,8 +17,7 @@ void ColumnBuffer::grow() {
   limit_ = buffer_.data() + buffer_.size();
 }
 
-void ColumnBuffer::encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch,
-                          proto::EventChunk& chunk) {
+void ColumnBuffer::encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch, proto::EventChunk& chunk) {
   if (entries_ != 0 && !(may_omit && all_equal_ && first_ == 0)) {
     proto::Column& column = *chunk.add_column();
     column.set_id(id);
@@ -30,8 +29,7 @@ void ColumnBuffer::encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compress
       std::size_t packed = bytes();
       if (bytes() >= worth_compressing) {
         scratch.resize(std::max(scratch.size(), ZSTD_compressBound(bytes())));
-        packed =
-            ZSTD_compressCCtx(compressor, scratch.data(), scratch.size(), buffer_.data(), bytes(), compression_level);
+        packed = ZSTD_compressCCtx(compressor, scratch.data(), scratch.size(), buffer_.data(), bytes(), compression_level);
       }
       // Noise gains nothing from a frame around it, and is read faster without.
       if (packed < bytes() - bytes() / 64) {

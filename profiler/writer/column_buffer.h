@@ -39,8 +39,7 @@ class ColumnBuffer {
   std::uint32_t entries() const { return entries_; }
   // Puts the column into `chunk` in its cheapest form (none at all when every entry is zero and `may_omit`), and
   // empties it.
-  void encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch,
-              proto::EventChunk& chunk);
+  void encode(proto::ColumnId id, bool may_omit, ZSTD_CCtx* compressor, std::vector<char>& scratch, proto::EventChunk& chunk);
 
  private:
   void begin_entry(std::uint64_t value) {

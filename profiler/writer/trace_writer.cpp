@@ -34,8 +34,7 @@ void describe_columns(proto::Header& header) {
     if (group == nullptr) {
       group = header.add_kind_columns();
       for (int id = 1; id < proto::ColumnId_ARRAYSIZE; ++id) {
-        if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0)
-          group->add_column(static_cast<proto::ColumnId>(id));
+        if ((columns & proto::column_bit(static_cast<proto::ColumnId>(id))) != 0) group->add_column(static_cast<proto::ColumnId>(id));
       }
     }
     group->add_kind(static_cast<proto::EventKind>(kind));
@@ -126,8 +125,7 @@ void TraceWriter::State::append(const Event& event) {
     has_stopped = true;
     ++lost_to_disk;
     // The collector still asks is_live() to order events.
-    if (event.kind == proto::EVENT_ALLOC)
-      heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
+    if (event.kind == proto::EVENT_ALLOC) heap(event.heap).allocate(event.address, {now.allocations, event.size}, now.events);
     LiveBlock block;
     if (event.kind == proto::EVENT_FREE_REQUESTED) heap(event.heap).free(event.address, false, block);
     return;
@@ -203,13 +201,12 @@ void TraceWriter::State::close_chunk() {
   index.set_first_allocation(message.first_allocation());
   *index.mutable_total() = message.total();
   footer_bytes += index.ByteSizeLong() + 2 * proto::max_varint_bytes;
-  file.put(proto::events_field, message.SerializeAsString(), keep_free(),
-           [this, index, position = now](std::uint64_t offset) {
-             written = position;
-             *footer.mutable_total() = index.total();
-             *footer.add_chunk() = index;
-             footer.mutable_chunk()->rbegin()->set_offset(offset);
-           });
+  file.put(proto::events_field, message.SerializeAsString(), keep_free(), [this, index, position = now](std::uint64_t offset) {
+    written = position;
+    *footer.mutable_total() = index.total();
+    *footer.add_chunk() = index;
+    footer.mutable_chunk()->rbegin()->set_offset(offset);
+  });
   chunk_first_event = now.events;
   chunk_first_allocation = now.allocations;
 }
@@ -262,14 +259,13 @@ TraceWriter::~TraceWriter() {
   state_->file.close();
 }
 
-std::unique_ptr<TraceWriter> TraceWriter::create(const std::string& path, const HeaderInfo& header,
-                                                 std::string* error) {
+std::unique_ptr<TraceWriter> TraceWriter::create(const std::string& path, const HeaderInfo& header, std::string* error) {
   std::unique_ptr<Sink> sink = open_file_sink(path, error);
   return sink == nullptr ? nullptr : create(std::move(sink), path, header, error);
 }
 
-std::unique_ptr<TraceWriter> TraceWriter::create(std::unique_ptr<Sink> sink, const std::string& path,
-                                                 const HeaderInfo& header, std::string* error) {
+std::unique_ptr<TraceWriter> TraceWriter::create(std::unique_ptr<Sink> sink, const std::string& path, const HeaderInfo& header,
+                                                 std::string* error) {
   auto state = std::make_unique<State>(std::move(sink), path);
   state->file.put(proto::header_field, encode_header(header), state->keep_free(), [](std::uint64_t) {});
   if (state->file.waiting_bytes() != 0) {
@@ -300,8 +296,8 @@ void TraceWriter::define_scope(std::uint32_t id, std::uint32_t parent, std::uint
   state_->add_dictionary_bytes(0);
 }
 
-void TraceWriter::define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type,
-                              std::int32_t device_index, std::uint32_t source) {
+void TraceWriter::define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index,
+                              std::uint32_t source) {
   if (state_->stopped()) return;
   proto::Heap& entry = *state_->dictionary.add_heap();
   entry.set_id(id);
@@ -331,8 +327,8 @@ void TraceWriter::define_value(std::uint32_t id, std::uint32_t name, std::uint32
   state_->add_dictionary_bytes(0);
 }
 
-void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::string_view version,
-                                std::string_view covers, std::string_view cannot_see) {
+void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
+                                std::string_view cannot_see) {
   if (state_->stopped()) return;
   proto::Source& entry = *state_->dictionary.add_source();
   entry.set_id(id);
@@ -345,17 +341,14 @@ void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::st
 
 void TraceWriter::append(const Event& event) { state_->append(event); }
 
-bool TraceWriter::is_live(std::uint32_t heap, std::uint64_t address) const {
-  return state_->heap(heap).find(address) != nullptr;
-}
+bool TraceWriter::is_live(std::uint32_t heap, std::uint64_t address) const { return state_->heap(heap).find(address) != nullptr; }
 
 void TraceWriter::calibrate(std::uint64_t ticks, std::uint64_t monotonic_ns) {
   if (state_->stopped()) return;
   proto::Calibration calibration;
   calibration.set_ticks(ticks);
   calibration.set_monotonic_ns(monotonic_ns);
-  state_->file.put(proto::calibration_field, calibration.SerializeAsString(), state_->keep_free(),
-                   [](std::uint64_t) {});
+  state_->file.put(proto::calibration_field, calibration.SerializeAsString(), state_->keep_free(), [](std::uint64_t) {});
 }
 
 void TraceWriter::lose(int reason, std::uint64_t events) {

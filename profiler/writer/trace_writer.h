@@ -48,15 +48,14 @@ class TraceWriter {
   // Creates `path` (fails if it cannot) and writes the header packet. On failure returns null and sets `error`.
   static std::unique_ptr<TraceWriter> create(const std::string& path, const HeaderInfo& header, std::string* error);
   // The same into any sink (tests); `path` is only what path() says.
-  static std::unique_ptr<TraceWriter> create(std::unique_ptr<Sink> sink, const std::string& path,
-                                             const HeaderInfo& header, std::string* error);
+  static std::unique_ptr<TraceWriter> create(std::unique_ptr<Sink> sink, const std::string& path, const HeaderInfo& header,
+                                             std::string* error);
   ~TraceWriter();  // without finish(): flushes, writes no footer
 
   // Dictionary; written in a packet before the next chunk. Each id once, before its first use in append().
   void define_string(std::uint32_t id, std::string_view text);
   void define_scope(std::uint32_t id, std::uint32_t parent, std::uint32_t kind, std::uint32_t name);
-  void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index,
-                   std::uint32_t source);
+  void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index, std::uint32_t source);
   void define_thread(std::uint32_t id, std::int64_t tid, std::string_view name);
   void define_value(std::uint32_t id, std::uint32_t name, std::uint32_t group, std::int64_t layer);
   void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,

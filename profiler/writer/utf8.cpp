@@ -9,9 +9,7 @@ namespace {
 // Length of the well-formed sequence at the start of `text`, 0 when there is none (RFC 3629: shortest form, no
 // surrogates).
 std::size_t sequence_length(std::string_view text) {
-  const auto byte = [text](std::size_t index) {
-    return index < text.size() ? static_cast<std::uint8_t>(text[index]) : 0U;
-  };
+  const auto byte = [text](std::size_t index) { return index < text.size() ? static_cast<std::uint8_t>(text[index]) : 0U; };
   const auto continues = [&](std::size_t index) { return (byte(index) & 0xc0U) == 0x80U; };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;

@@ -99,7 +99,8 @@ class CachedStep {
 
   // Reads the row back from where it lives.
   void add_row(Side side, std::size_t row, Gradients& part) {
-    const ValueId t = value_id(side, row, item_t), m = value_id(side, row, item_m), z = value_id(side, row, item_z), g = value_id(side, row, item_g);
+    const ValueId t = value_id(side, row, item_t), m = value_id(side, row, item_m), z = value_id(side, row, item_z),
+                  g = value_id(side, row, item_g);
     store_.use(value_id(side, row, item_r), {g, z, m, t});
     Row held;
     std::copy_n(store_.numbers(t), held.t.size(), held.t.begin());
@@ -160,7 +161,8 @@ Reference reference_step(const Options& options) {
   const Loss loss = loss_of(representations);
   for (const Chunk& chunk : chunks) {
     Gradients part;
-    for (const std::size_t row : chunk.rows) add_gradient(inputs[chunk.side][row], graph[chunk.side][row], loss.gradients[chunk.side][row], part);
+    for (const std::size_t row : chunk.rows)
+      add_gradient(inputs[chunk.side][row], graph[chunk.side][row], loss.gradients[chunk.side][row], part);
     reference.gradients.add(part);
   }
   return reference;

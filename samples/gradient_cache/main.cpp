@@ -35,11 +35,16 @@ std::string read_options(int argc, char** argv, Options& options) {
     const std::string name = argv[i], text = i + 1 < argc ? argv[i + 1] : "";
     double number = 0;
     const bool whole = read_number(text.c_str(), 0, 4294967295.0, number) && number == static_cast<std::uint32_t>(number);
-    if (name == "--seed" && whole) options.seed = static_cast<std::uint32_t>(number);
-    else if (name == "--chunk" && whole && number >= 1 && number <= row_count) options.chunk = static_cast<std::size_t>(number);
-    else if (name == "--dropout" && read_number(text.c_str(), 0, 1, number) && number < 1) options.dropout = number;
-    else if (name == "--restore" && (text == "on" || text == "off")) options.restore = text == "on";
-    else return "bad option or value: '" + name + " " + text + "'";
+    if (name == "--seed" && whole)
+      options.seed = static_cast<std::uint32_t>(number);
+    else if (name == "--chunk" && whole && number >= 1 && number <= row_count)
+      options.chunk = static_cast<std::size_t>(number);
+    else if (name == "--dropout" && read_number(text.c_str(), 0, 1, number) && number < 1)
+      options.dropout = number;
+    else if (name == "--restore" && (text == "on" || text == "off"))
+      options.restore = text == "on";
+    else
+      return "bad option or value: '" + name + " " + text + "'";
   }
   return "";
 }
@@ -49,7 +54,8 @@ std::string event_json(const ChunkEvent& event) {
   text += event.chunk.rows.empty() ? "null" : "\"" + std::string(side_names[event.chunk.side]) + "\"";
   text += ", \"rows\": " + json_of(event.chunk.rows) + ", \"rng_before\": " + std::to_string(event.random_before);
   text += ", \"rng_after\": " + std::to_string(event.random_after) + ", \"hidden_vectors_live\": " + std::to_string(event.hidden_live);
-  if (event.stage == "re-encode") text += ", \"dL_dW1_so_far\": " + json_of(event.gradients.w1) + ", \"dL_dW2_so_far\": " + json_of(event.gradients.w2);
+  if (event.stage == "re-encode")
+    text += ", \"dL_dW1_so_far\": " + json_of(event.gradients.w1) + ", \"dL_dW2_so_far\": " + json_of(event.gradients.w2);
   return text + "}";
 }
 
@@ -66,9 +72,10 @@ int main(int argc, char** argv) {
   std::printf(" \"gradient_w1\": %s,\n \"gradient_w2\": %s,\n", json_of(step.gradients.w1).c_str(), json_of(step.gradients.w2).c_str());
   std::printf(" \"reference_gradient_w1\": %s,\n \"reference_gradient_w2\": %s,\n", json_of(reference.gradients.w1).c_str(),
               json_of(reference.gradients.w2).c_str());
-  std::printf(" \"max_difference\": %s, \"rng_after_pass_1\": %u, \"rng_at_end\": %u, \"hidden_peak\": %zu, \"reference_hidden_peak\": %zu,\n",
-              number_text(largest_difference(step.gradients, reference.gradients)).c_str(), step.random_after_pass_1, step.random_at_end,
-              step.hidden_peak, reference.hidden_peak);
+  std::printf(
+      " \"max_difference\": %s, \"rng_after_pass_1\": %u, \"rng_at_end\": %u, \"hidden_peak\": %zu, \"reference_hidden_peak\": %zu,\n",
+      number_text(largest_difference(step.gradients, reference.gradients)).c_str(), step.random_after_pass_1, step.random_at_end,
+      step.hidden_peak, reference.hidden_peak);
   std::printf(" \"events\": [");
   for (std::size_t i = 0; i < step.events.size(); ++i) std::printf("%s\n  %s", i == 0 ? "" : ",", event_json(step.events[i]).c_str());
   std::printf("\n ]}\n");

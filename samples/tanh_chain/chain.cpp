@@ -80,7 +80,8 @@ Step reference_step(const Chain& chain) {
   step.loss = 0.5 * (h[layers] * h[layers]);
   step.gradients.resize(layers);
   step.input_gradient = h[layers];
-  for (std::size_t i = layers; i >= 1; --i) step.gradients[i - 1] = layer_backward(chain.weights[i - 1], h[i - 1], h[i], step.input_gradient);
+  for (std::size_t i = layers; i >= 1; --i)
+    step.gradients[i - 1] = layer_backward(chain.weights[i - 1], h[i - 1], h[i], step.input_gradient);
   step.forward_layers = layers;
   return step;
 }

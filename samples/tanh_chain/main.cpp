@@ -33,10 +33,12 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--help") == 0) return std::printf("%s", usage), 0;
     if (i + 1 == argc) return fail(std::string("'") + argv[i] + "' needs a value or is unknown");
-    if (std::strcmp(argv[i], "--policy") == 0) policy_text = argv[++i];
+    if (std::strcmp(argv[i], "--policy") == 0)
+      policy_text = argv[++i];
     else if (std::strcmp(argv[i], "--chain") == 0) {
       if (!tanh_chain::read_chain(argv[++i], chain, error)) return fail(error);
-    } else return fail(std::string("unknown option '") + argv[i] + "'");
+    } else
+      return fail(std::string("unknown option '") + argv[i] + "'");
   }
   tanh_chain::Policy policy;
   if (!tanh_chain::parse_policy(policy_text, chain.weights.size(), policy, error)) return fail(error);

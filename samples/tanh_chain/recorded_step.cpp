@@ -97,8 +97,10 @@ class RecordedStep {
     for (std::size_t i = 1; i <= chain_.weights.size(); ++i) {
       h_.create(i, execute(i));
       while (policy_.cuts[segment] < i - 1) ++segment;
-      if (policy_.save_all || policy_.cuts[segment] == i - 1) h_.keep(i - 1);
-      else h_.drop(i - 1);
+      if (policy_.save_all || policy_.cuts[segment] == i - 1)
+        h_.keep(i - 1);
+      else
+        h_.drop(i - 1);
     }
     h_.keep(chain_.weights.size());
   }
@@ -116,8 +118,10 @@ class RecordedStep {
     const liveset::Phase phase(LIVESET_RECOMPUTE);
     for (std::size_t i = begin + 1; i <= end; ++i) {
       const double number = execute(i);
-      if (h_.live(i)) h_.merge(i, number);
-      else h_.remake(i, number);
+      if (h_.live(i))
+        h_.merge(i, number);
+      else
+        h_.remake(i, number);
     }
   }
 

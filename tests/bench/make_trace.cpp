@@ -72,8 +72,7 @@ int make(const Options& options) {
   std::printf(
       "{\"pattern\": \"%s\", \"events\": %llu, \"bytes\": %.0f, \"bytes_per_event\": %.3f, \"writer_ns_per_event\": "
       "%.1f}\n",
-      options.pattern.c_str(), static_cast<unsigned long long>(options.events), bytes, bytes / events,
-      seconds * 1e9 / events);
+      options.pattern.c_str(), static_cast<unsigned long long>(options.events), bytes, bytes / events, seconds * 1e9 / events);
   return whole ? 0 : 1;
 }
 

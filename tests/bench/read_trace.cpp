@@ -17,9 +17,8 @@ double cpu_seconds() {
 }
 
 // In the order of ColumnId, from 1.
-constexpr const char* column_names[] = {"kind",    "time",  "thread", "phase", "scope",    "heap",  "stream",
-                                        "address", "size",  "age",    "total", "reserved", "value", "name",
-                                        "class",   "reads", "number", "text",  "stack"};
+constexpr const char* column_names[] = {"kind",  "time",     "thread", "phase", "scope", "heap",  "stream", "address", "size", "age",
+                                        "total", "reserved", "value",  "name",  "class", "reads", "number", "text",    "stack"};
 
 liveset::trace::ColumnMask parse_mask(const std::string& text) {
   if (text == "all") return liveset::trace::all_columns;
@@ -60,7 +59,6 @@ int main(int argc, char** argv) {
   const double read = cpu_seconds();
   const double per_event = 1e9 / static_cast<double>(file->events());
   std::printf("{\"events\": %llu, \"open_ns_per_event\": %.2f, \"decode_ns_per_event\": %.2f}\n",
-              static_cast<unsigned long long>(file->events()), (opened - start) * per_event,
-              (read - opened) * per_event);
+              static_cast<unsigned long long>(file->events()), (opened - start) * per_event, (read - opened) * per_event);
   return 0;
 }

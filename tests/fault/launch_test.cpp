@@ -15,19 +15,15 @@ class Launch : public RecordedJob {
  protected:
   Launch() { fs::create_directory(temporary); }
   // `job` under `run`, below "sh -c" so that `before` can set things up.
-  Ran run_after(const std::string& before, const std::string& options, const std::string& job,
-                const std::string& after = "") const {
-    return run_command(before + " " + liveset_program + " run " + options + " -o " + trace() + " -- " + job + " " +
-                       after);
+  Ran run_after(const std::string& before, const std::string& options, const std::string& job, const std::string& after = "") const {
+    return run_command(before + " " + liveset_program + " run " + options + " -o " + trace() + " -- " + job + " " + after);
   }
   std::uint64_t events() const { return count_trace(trace()).value_or(Counted{}).events; }
 
   const std::string temporary = folder.file("temporary");
 };
 
-bool is_stopped(pid_t pid) {
-  return first_line_of("/proc/" + std::to_string(pid) + "/stat").find(") T ") != std::string::npos;
-}
+bool is_stopped(pid_t pid) { return first_line_of("/proc/" + std::to_string(pid) + "/stat").find(") T ") != std::string::npos; }
 
 TEST_F(Launch, AStopThatIsNotTheTerminalsStopsTheJobOnly) {
   Running run(command({job_program, "sleep-after"}), folder.file("error"));
@@ -78,8 +74,8 @@ TEST_F(Launch, NoFolderIsLeftWhenThePreloadNeedsALink) {
   fs::create_directories(lib);
   fs::copy_file(liveset_program, bin / "liveset");
   fs::copy_file(fs::path(LIVESET_BIN_DIR) / "../lib/libliveset_preload.so", lib / "libliveset_preload.so");
-  const Ran ran = run_command("TMPDIR=" + temporary + " '" + (bin / "liveset").string() + "' run -o " + trace() +
-                              " -- " + job_program + " hello");
+  const Ran ran =
+      run_command("TMPDIR=" + temporary + " '" + (bin / "liveset").string() + "' run -o " + trace() + " -- " + job_program + " hello");
   EXPECT_EQ(ran.status, 7) << ran.err;
   EXPECT_EQ(events(), 18U);
   EXPECT_TRUE(fs::is_empty(temporary));
@@ -103,8 +99,9 @@ TEST_F(Launch, AProcessThatOutlivesTheRunKeepsTheFolderUntilItsEnd) {
   ASSERT_EQ(mkfifo(queue.c_str(), 0600), 0);
   const int held = open(queue.c_str(), O_RDWR | O_CLOEXEC);
   const std::string out = folder.file("out");
-  const Ran ran = run_after("TMPDIR=" + temporary, "",
-                            "sh -c '" + job_program + " sleep-after <" + queue + " >" + out + " & until [ -s " + out + " ]; do sleep 0.01; done'");
+  const Ran ran =
+      run_after("TMPDIR=" + temporary, "",
+                "sh -c '" + job_program + " sleep-after <" + queue + " >" + out + " & until [ -s " + out + " ]; do sleep 0.01; done'");
   EXPECT_THAT(ran.err, HasSubstr("1 process is still being recorded"));
   EXPECT_FALSE(fs::is_empty(temporary));
   close(held);
@@ -127,8 +124,7 @@ TEST_F(Launch, WithoutItsTemporaryFolderItTakesTmp) {
 TEST_F(Launch, ALogFileThatCannotBeIsSaidAndNoFolderMadeForIt) {
   const Ran ran = run_after("", "--log-file " + folder.file("none/log"), job_program + " hello");
   EXPECT_EQ(ran.status, 7);
-  EXPECT_THAT(ran.err,
-              testing::StartsWith("liveset: the collector keeps no log: " + folder.file("none/log: No such file")));
+  EXPECT_THAT(ran.err, testing::StartsWith("liveset: the collector keeps no log: " + folder.file("none/log: No such file")));
   EXPECT_FALSE(fs::exists(folder.file("none")));
   EXPECT_EQ(events(), 18U);
 }
@@ -148,8 +144,7 @@ TEST_F(Launch, AForgottenDoubleDashIsForgiven) {
 
 TEST_F(Launch, AnOlderTraceIsNotTakenForThisRuns) {
   run_after("", "", job_program + " hello");
-  EXPECT_THAT(run_after("", "", "true").err,
-              HasSubstr("nothing was recorded (" + trace() + " is of an earlier run): "));
+  EXPECT_THAT(run_after("", "", "true").err, HasSubstr("nothing was recorded (" + trace() + " is of an earlier run): "));
 }
 
 }  // namespace

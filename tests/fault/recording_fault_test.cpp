@@ -83,7 +83,8 @@ class StoppedCollector : public RecordedJob {
     EXPECT_EQ(run.line(), "ready\n");
     const pid_t collector = run.child("liveset-collect");
     kill(collector, SIGSTOP);
-    EXPECT_TRUE(eventually([&] { return first_line_of("/proc/" + std::to_string(collector) + "/stat").find(") T ") != std::string::npos; }));
+    EXPECT_TRUE(
+        eventually([&] { return first_line_of("/proc/" + std::to_string(collector) + "/stat").find(") T ") != std::string::npos; }));
     run.say();
     EXPECT_THAT(run.line(), testing::StartsWith("filled"));
     kill(collector, SIGCONT);

@@ -18,7 +18,8 @@ class Run : public RecordedJob {
   // Of everything below the folder.
   std::size_t files() const {
     const std::filesystem::recursive_directory_iterator all(folder.path());
-    return static_cast<std::size_t>(std::count_if(begin(all), end(all), [](const auto& entry) { return entry.path().extension() == ".liveset"; }));
+    return static_cast<std::size_t>(
+        std::count_if(begin(all), end(all), [](const auto& entry) { return entry.path().extension() == ".liveset"; }));
   }
 };
 
@@ -81,13 +82,21 @@ TEST_F(Run, SaysAtOnceWhyAProgramCannotBeRecorded) {
   const std::string plain = written(folder, "plain", "text");
   const std::string script = written(folder, "script", std::string("#!") + LIVESET_TEST_BIN_DIR + "/static_job\n");
   chmod(script.c_str(), 0755);
-  const std::string other = written(folder, "other", std::string("\x7f" "ELF\x01\x01\x01", 7) + std::string(200, '\0'));
+  const std::string other = written(folder, "other",
+                                    std::string("\x7f"
+                                                "ELF\x01\x01\x01",
+                                                7) +
+                                        std::string(200, '\0'));
   chmod(other.c_str(), 0755);
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"/nowhere/program", "No such file"},       {"no-such-program-in-path", "not found in PATH"},
-      {folder.path().string(), "is a directory"}, {plain, "is not executable"},
-      {setuid, "is setuid"},                      {std::string(LIVESET_TEST_BIN_DIR) + "/static_job", "is statically linked"},
-      {script, "is statically linked"},           {other, "32-bit"}};
+      {"/nowhere/program", "No such file"},
+      {"no-such-program-in-path", "not found in PATH"},
+      {folder.path().string(), "is a directory"},
+      {plain, "is not executable"},
+      {setuid, "is setuid"},
+      {std::string(LIVESET_TEST_BIN_DIR) + "/static_job", "is statically linked"},
+      {script, "is statically linked"},
+      {other, "32-bit"}};
   for (const auto& [program, why] : cases) {
     const Ran ran = run_command(liveset_program + " run -o " + trace() + " -- " + program);
     EXPECT_EQ(ran.status, 2) << program;
@@ -191,7 +200,8 @@ TEST_F(Run, SignalsReachTheJob) {
 TEST_F(Run, AsProcessOne) {
   const Ran probe = run_command("unshare --pid --fork --mount-proc true");
   if (probe.status != 0) GTEST_SKIP() << "SKIPPED: no process namespace of our own is permitted";
-  const Ran ran = run_command("unshare --pid --fork --mount-proc " + liveset_program + " run -o " + trace() + " -- " + job_program + " hello");
+  const Ran ran =
+      run_command("unshare --pid --fork --mount-proc " + liveset_program + " run -o " + trace() + " -- " + job_program + " hello");
   EXPECT_EQ(ran.status, 7);
   EXPECT_EQ(count_trace(trace())->events, 18U);
 }
@@ -199,7 +209,8 @@ TEST_F(Run, AsProcessOne) {
 TEST_F(Run, NothingIsLeftBehind) {
   const std::string temporary = folder.file("temporary");
   std::filesystem::create_directory(temporary);
-  EXPECT_EQ(run_command("TMPDIR=" + temporary + " " + liveset_program + " run -q -o " + trace() + " -- " + job_program + " hello").status, 7);
+  EXPECT_EQ(run_command("TMPDIR=" + temporary + " " + liveset_program + " run -q -o " + trace() + " -- " + job_program + " hello").status,
+            7);
   EXPECT_TRUE(std::filesystem::is_empty(temporary));
 }
 

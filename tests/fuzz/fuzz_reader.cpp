@@ -38,15 +38,14 @@ Outcome read_path(const std::string& path) {
   outcome.said = file->health().note;
   Status status = trace::for_each_event(*file, [&](const trace::Event& event) {
     ++outcome.events;
-    for (const std::uint64_t field : {event.index, event.time_ns, std::uint64_t(event.kind), std::uint64_t(event.phase),
-                                      std::uint64_t(event.scope), event.address, event.size, event.allocation,
-                                      std::uint64_t(event.value), static_cast<std::uint64_t>(event.number)}) {
+    for (const std::uint64_t field :
+         {event.index, event.time_ns, std::uint64_t(event.kind), std::uint64_t(event.phase), std::uint64_t(event.scope), event.address,
+          event.size, event.allocation, std::uint64_t(event.value), static_cast<std::uint64_t>(event.number)}) {
       mix(outcome.fingerprint, field);
     }
     for (std::uint32_t i = 0; i < event.read_count; ++i) mix(outcome.fingerprint, event.reads[i]);
     mix(outcome.fingerprint, file->dictionary().scope_path(event.scope).size());
-    if (event.allocation != trace::no_allocation && event.allocation >= file->allocations() &&
-        event.kind == trace::Kind::alloc)
+    if (event.allocation != trace::no_allocation && event.allocation >= file->allocations() && event.kind == trace::Kind::alloc)
       std::abort();
     return true;
   });
@@ -185,8 +184,7 @@ int main(int argc, char** argv) {
     } else {
       files = true;
       const Outcome outcome = read_path(argument);
-      std::printf("%s: %llu events; %s\n", argument.c_str(), static_cast<unsigned long long>(outcome.events),
-                  outcome.said.c_str());
+      std::printf("%s: %llu events; %s\n", argument.c_str(), static_cast<unsigned long long>(outcome.events), outcome.said.c_str());
     }
   }
   return files ? 0 : campaign(iterations, seed);

@@ -21,8 +21,32 @@ const std::vector<std::string> seeds{
     R"({"chain": {"length": 5, "layerBytes": ["1", 2, 3, 4, 5, 6]}, "conventions": {"checkpointLastSegment": false}})",
     R"({"graph": {"input": [{"id": "x"}], "layer": [{"id": "a", "reads": ["x"]}, {"id": "b", "reads": ["a", "x"], "bytes": 9}]}})",
 };
-const std::vector<std::string> words{"chain", "graph", "layer", "input", "{", "}", "[", "]", ":", "-1", "0", "99999999999999999999", "4611686018427387904",
-                                     "'a'", "'x'", "\"", "\\", "\n", "#", "length: 7", "reads: 'a'", "reads: 'b'", "bytes: -8", "id: 'a'", "\xff\xfe", "1e9"};
+const std::vector<std::string> words{"chain",
+                                     "graph",
+                                     "layer",
+                                     "input",
+                                     "{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     ":",
+                                     "-1",
+                                     "0",
+                                     "99999999999999999999",
+                                     "4611686018427387904",
+                                     "'a'",
+                                     "'x'",
+                                     "\"",
+                                     "\\",
+                                     "\n",
+                                     "#",
+                                     "length: 7",
+                                     "reads: 'a'",
+                                     "reads: 'b'",
+                                     "bytes: -8",
+                                     "id: 'a'",
+                                     "\xff\xfe",
+                                     "1e9"};
 
 [[noreturn]] void fail(const std::string& text, const std::string& what) {
   std::fprintf(stderr, "model_fuzz: %s, for the %zu bytes:\n%s\n", what.c_str(), text.size(), text.c_str());
@@ -46,7 +70,8 @@ void check(const std::string& text) {
     const ledger::LogicalLedger& ledger = prediction->ledger;
     if (ledger.broken_count != 0) fail(text, "broken rule: " + ledger.broken.front().what);
     if (!ledger.live_at_end.empty()) fail(text, "values live at the end");
-    if (ledger.events.empty() || ledger.events.back().live_bytes != 0 || ledger.events.back().live_ids != 0) fail(text, "the last event leaves something live");
+    if (ledger.events.empty() || ledger.events.back().live_bytes != 0 || ledger.events.back().live_ids != 0)
+      fail(text, "the last event leaves something live");
   }
 }
 

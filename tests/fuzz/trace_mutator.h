@@ -11,14 +11,10 @@ namespace liveset::test {
 
 class TraceMutator {
  public:
-  TraceMutator(std::string good, std::uint64_t seed) : good_(std::move(good)), random_(seed) {
-    trace_.ParseFromString(good_);
-  }
+  TraceMutator(std::string good, std::uint64_t seed) : good_(std::move(good)), random_(seed) { trace_.ParseFromString(good_); }
 
   // The first `numerator / denominator` of the bytes.
-  std::string cut(std::size_t numerator, std::size_t denominator) const {
-    return good_.substr(0, good_.size() * numerator / denominator);
-  }
+  std::string cut(std::size_t numerator, std::size_t denominator) const { return good_.substr(0, good_.size() * numerator / denominator); }
   // One byte is another.
   std::string flip() {
     std::string bytes = good_;
@@ -44,8 +40,7 @@ class TraceMutator {
       case 0: trace.mutable_packet()->DeleteSubrange(index, 1); break;
       case 1: *trace.add_packet() = proto::Packet(packet); break;
       case 2:
-        trace.mutable_packet()->SwapElements(
-            index, static_cast<int>(random_.below(static_cast<std::uint64_t>(trace.packet_size()))));
+        trace.mutable_packet()->SwapElements(index, static_cast<int>(random_.below(static_cast<std::uint64_t>(trace.packet_size()))));
         break;
       default:
         if (packet.has_events())
@@ -67,8 +62,7 @@ class TraceMutator {
       case 3: chunk.set_address_shift(static_cast<std::uint32_t>(number())); break;
       case 4: chunk.set_first_time_ns(number()); break;
       default:
-        change_column(
-            *chunk.mutable_column(static_cast<int>(random_.below(static_cast<std::uint64_t>(chunk.column_size())))));
+        change_column(*chunk.mutable_column(static_cast<int>(random_.below(static_cast<std::uint64_t>(chunk.column_size())))));
         break;
     }
   }
@@ -84,12 +78,9 @@ class TraceMutator {
   }
 
   void change_content(proto::Column& column) {
-    std::string* content = column.has_data()    ? column.mutable_data()
-                           : column.has_plain() ? column.mutable_plain()
-                                                : nullptr;
+    std::string* content = column.has_data() ? column.mutable_data() : column.has_plain() ? column.mutable_plain() : nullptr;
     if (content == nullptr || content->empty()) return;
-    for (std::uint64_t i = 0; i <= random_.below(4); ++i)
-      (*content)[random_.below(content->size())] = static_cast<char>(random_.next());
+    for (std::uint64_t i = 0; i <= random_.below(4); ++i) (*content)[random_.below(content->size())] = static_cast<char>(random_.next());
   }
 
   void change_dictionary(proto::Dictionary& dictionary) {
@@ -102,13 +93,9 @@ class TraceMutator {
       case proto::Packet::kHeader: bytes += writer::frame_packet(1, packet.header().SerializeAsString()); break;
       case proto::Packet::kDictionary: bytes += writer::frame_packet(2, packet.dictionary().SerializeAsString()); break;
       case proto::Packet::kEvents: bytes += writer::frame_packet(3, packet.events().SerializeAsString()); break;
-      case proto::Packet::kCalibration:
-        bytes += writer::frame_packet(5, packet.calibration().SerializeAsString());
-        break;
+      case proto::Packet::kCalibration: bytes += writer::frame_packet(5, packet.calibration().SerializeAsString()); break;
       case proto::Packet::kLoss: bytes += writer::frame_packet(6, packet.loss().SerializeAsString()); break;
-      case proto::Packet::kFooter:
-        bytes += writer::frame_packet(7, packet.footer().SerializeAsString(), bytes.size());
-        break;
+      case proto::Packet::kFooter: bytes += writer::frame_packet(7, packet.footer().SerializeAsString(), bytes.size()); break;
       default: break;
     }
   }

@@ -26,8 +26,7 @@ void expect_contains(const json& actual, const json& expected, const std::string
   } else if (expected.is_array() && !expected.empty()) {
     ASSERT_TRUE(actual.is_array()) << path;
     ASSERT_GE(actual.size(), expected.size()) << path;
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      expect_contains(actual[i], expected[i], path + "[" + std::to_string(i) + "]");
+    for (std::size_t i = 0; i < expected.size(); ++i) expect_contains(actual[i], expected[i], path + "[" + std::to_string(i) + "]");
   } else {
     EXPECT_EQ(actual, expected) << path;
   }
@@ -105,8 +104,7 @@ class Described {
 class Golden : public testing::TestWithParam<const char*> {};
 
 TEST_P(Golden, IsWhatTheReportsSay) {
-  const json description =
-      json::parse(test::read_file(std::string(LIVESET_SOURCE_DIR) + "/tests/golden/ledger/" + GetParam() + ".json"));
+  const json description = json::parse(test::read_file(std::string(LIVESET_SOURCE_DIR) + "/tests/golden/ledger/" + GetParam() + ".json"));
   Described described(description);
   const trace::TraceFile file = described.trace.open();
 

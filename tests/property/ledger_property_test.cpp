@@ -50,9 +50,8 @@ class RandomJob {
 
   TinyTrace trace;
   PlainLedger plain;
-  std::vector<std::map<std::uint32_t, std::uint64_t>> sums;  // after every event
-  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>>
-      range_peaks;  // first event with the highest sum in the range
+  std::vector<std::map<std::uint32_t, std::uint64_t>> sums;                      // after every event
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> range_peaks;  // first event with the highest sum in the range
 
  private:
   void one() {
@@ -83,8 +82,7 @@ class RandomJob {
   std::uint64_t allocate(std::uint32_t heap) {
     const std::uint64_t address = 0x1000 * (1 + random_.below(400));
     if (plain.live.count({heap, address}) != 0) return trace.mark(proto::EVENT_MICROBATCH_BEGIN);
-    const std::uint64_t size =
-        random_.below(20) == 0 ? (1ULL << 31) + random_.below(1ULL << 40) : random_.below(0x1001);
+    const std::uint64_t size = random_.below(20) == 0 ? (1ULL << 31) + random_.below(1ULL << 40) : random_.below(0x1001);
     const bool huge = size > 0x1000;  // would overlap its neighbours: give it room of its own
     const std::uint64_t at = huge ? (1ULL << 44) + address * (1ULL << 30) : address;
     if (plain.live.count({heap, at}) != 0) return trace.mark(proto::EVENT_MICROBATCH_BEGIN);
@@ -224,8 +222,7 @@ TEST(BlockFinder, FindsWhatAScanFinds) {
     const auto heap = static_cast<std::uint32_t>(1 + random.below(2));
     const std::uint64_t slot = random.below(300);
     if (taken_until[{heap, slot}] > event) continue;
-    const std::uint32_t death =
-        random.below(10) == 0 ? Block::none : event + 1 + static_cast<std::uint32_t>(random.below(3000));
+    const std::uint32_t death = random.below(10) == 0 ? Block::none : event + 1 + static_cast<std::uint32_t>(random.below(3000));
     taken_until[{heap, slot}] = death;
     const std::uint64_t size = random.below(0x101);
     Block& block = blocks.add(size);
@@ -238,16 +235,14 @@ TEST(BlockFinder, FindsWhatAScanFinds) {
   std::uint32_t next = 0;
   int hits = 0;
   for (std::uint32_t event = 1; event < 20'000; event += 2) {
-    for (; next < known.size() && known[next].birth < event; ++next)
-      finder.born(known[next].heap, known[next].address, next);
+    for (; next < known.size() && known[next].birth < event; ++next) finder.born(known[next].heap, known[next].address, next);
     if (random.below(3) != 0) continue;
     const auto heap = static_cast<std::uint32_t>(1 + random.below(2));
     const std::uint64_t address = random.below(300 * 0x100);
     std::int64_t expected = BlockFinder::none;
     for (std::uint32_t i = 0; i < next; ++i) {
       const Known& k = known[i];
-      if (k.heap == heap && k.death > event && address >= k.address &&
-          address - k.address < std::max<std::uint64_t>(k.size, 1))
+      if (k.heap == heap && k.death > event && address >= k.address && address - k.address < std::max<std::uint64_t>(k.size, 1))
         expected = i;
     }
     ASSERT_EQ(finder.find(heap, address, event), expected) << "event " << event;

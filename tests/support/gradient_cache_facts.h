@@ -9,8 +9,8 @@
 namespace liveset::test {
 
 inline std::string gradient_cache_arguments(const nlohmann::json& fact) {
-  return "--seed " + fact.at("seed").dump() + " --chunk " + fact.at("chunk").dump() + " --dropout " +
-         fact.at("dropout").dump() + " --restore " + (fact.at("restore") == true ? "on" : "off");
+  return "--seed " + fact.at("seed").dump() + " --chunk " + fact.at("chunk").dump() + " --dropout " + fact.at("dropout").dump() +
+         " --restore " + (fact.at("restore") == true ? "on" : "off");
 }
 
 // Numbers, or arrays of them of the same shape, within an absolute tolerance.

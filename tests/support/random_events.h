@@ -29,13 +29,9 @@ class RandomEvents {
 
  private:
   // Small numbers mostly, sometimes any.
-  std::uint64_t number() {
-    return wide_ && random_.below(16) == 0 ? random_.next() >> random_.below(64) : random_.below(300);
-  }
+  std::uint64_t number() { return wide_ && random_.below(16) == 0 ? random_.next() >> random_.below(64) : random_.below(300); }
   std::uint32_t id() { return static_cast<std::uint32_t>(number() & 0x7fffffff); }
-  std::uint64_t address() {
-    return random_.below(3) == 0 && wide_ ? random_.next() : 0x7f0000000000 + (random_.below(200) << 9);
-  }
+  std::uint64_t address() { return random_.below(3) == 0 && wide_ ? random_.next() : 0x7f0000000000 + (random_.below(200) << 9); }
 
   int kind() {
     static const std::vector<int> kinds = [] {
@@ -117,9 +113,7 @@ class RandomEvents {
     read.phase = static_cast<trace::Phase>(event.phase);
     read.thread = event.thread;
     read.scope = event.scope;
-    const auto has = [&](proto::ColumnId id) {
-      return (proto::columns_of(kind | proto::kind_has_totals) & proto::column_bit(id)) != 0;
-    };
+    const auto has = [&](proto::ColumnId id) { return (proto::columns_of(kind | proto::kind_has_totals) & proto::column_bit(id)) != 0; };
     if (has(proto::COLUMN_HEAP)) read.heap = event.heap;
     if (has(proto::COLUMN_STREAM)) read.stream = event.stream;
     if (has(proto::COLUMN_ADDRESS)) read.address = event.address;
@@ -142,8 +136,7 @@ class RandomEvents {
   bool wide_ = false;
   std::uint64_t time_ns_ = 0, latest_ns_ = 0, allocations_ = 0;
   std::deque<std::vector<std::uint32_t>> lists_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, std::pair<std::uint64_t, std::uint64_t>>
-      live_;  // to ordinal and size
+  std::map<std::pair<std::uint32_t, std::uint64_t>, std::pair<std::uint64_t, std::uint64_t>> live_;  // to ordinal and size
   std::map<std::uint32_t, std::uint64_t> sums_, reserved_;
   std::vector<writer::Event> written_;
   std::vector<Expected> expected_;

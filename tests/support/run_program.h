@@ -24,8 +24,7 @@ struct Ran {
 inline Ran run_command(const std::string& command) {
   const TemporaryFolder folder;
   Ran ran;
-  const int raw =
-      std::system(("{ " + command + "; } >" + folder.file("out") + " 2>" + folder.file("err") + " </dev/null").c_str());
+  const int raw = std::system(("{ " + command + "; } >" + folder.file("out") + " 2>" + folder.file("err") + " </dev/null").c_str());
   ran.status = WIFEXITED(raw) ? WEXITSTATUS(raw) : 128 + WTERMSIG(raw);
   ran.out = read_file(folder.file("out"));
   ran.err = read_file(folder.file("err"));

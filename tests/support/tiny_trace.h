@@ -47,11 +47,8 @@ class TinyTrace {
   std::uint32_t thread = 1, in_scope = 0;
 
   // Events; each returns its index.
-  std::uint64_t alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes) {
-    return add(allocation(0, address, bytes, heap));
-  }
-  std::uint64_t alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t total,
-                      std::uint64_t reserved) {
+  std::uint64_t alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes) { return add(allocation(0, address, bytes, heap)); }
+  std::uint64_t alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t total, std::uint64_t reserved) {
     return add(with_totals(allocation(0, address, bytes, heap), total, reserved));
   }
   std::uint64_t free(std::uint32_t heap, std::uint64_t address) { return add(release(0, address, heap)); }
@@ -106,8 +103,7 @@ class TinyTrace {
   std::uint64_t storage(std::uint32_t heap, std::uint64_t address, int memory_class, std::uint32_t name = 0) {
     return statement(proto::EVENT_STORAGE, heap, address, memory_class, name);
   }
-  std::uint64_t retain(std::uint32_t heap, std::uint64_t address, int memory_class = proto::CLASS_ACTIVATION,
-                       std::uint32_t name = 0) {
+  std::uint64_t retain(std::uint32_t heap, std::uint64_t address, int memory_class = proto::CLASS_ACTIVATION, std::uint32_t name = 0) {
     return statement(proto::EVENT_VALUE_RETAIN, heap, address, memory_class, name);
   }
   std::uint64_t value_event(int kind, std::uint32_t value, std::uint32_t heap = 0, std::uint64_t address = 0) {

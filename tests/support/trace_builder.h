@@ -23,8 +23,7 @@ inline std::string varint_bytes(std::uint64_t value) {
 // A column of varints, or (bytes) of single bytes, as it stands in a chunk.
 inline proto::Column plain_column(proto::ColumnId id, const std::vector<std::uint64_t>& entries, bool bytes = false) {
   std::string raw;
-  for (const std::uint64_t entry : entries)
-    raw += bytes ? std::string(1, static_cast<char>(entry)) : varint_bytes(entry);
+  for (const std::uint64_t entry : entries) raw += bytes ? std::string(1, static_cast<char>(entry)) : varint_bytes(entry);
   proto::Column column;
   column.set_id(id);
   column.set_entries(static_cast<std::uint32_t>(entries.size()));
@@ -73,12 +72,8 @@ inline proto::Header plain_header() {
 
 class TraceBuilder {
  public:
-  TraceBuilder& header(const proto::Header& header = plain_header()) {
-    return add(1, header, &proto::Packet::mutable_header);
-  }
-  TraceBuilder& dictionary(const proto::Dictionary& message) {
-    return add(2, message, &proto::Packet::mutable_dictionary);
-  }
+  TraceBuilder& header(const proto::Header& header = plain_header()) { return add(1, header, &proto::Packet::mutable_header); }
+  TraceBuilder& dictionary(const proto::Dictionary& message) { return add(2, message, &proto::Packet::mutable_dictionary); }
   TraceBuilder& chunk(const proto::EventChunk& message) {
     chunks_.push_back(bytes_.size());
     return add(3, message, &proto::Packet::mutable_events);

@@ -15,8 +15,7 @@ inline writer::Event event(int kind, std::uint64_t time_ns) {
   return made;
 }
 
-inline writer::Event allocation(std::uint64_t time_ns, std::uint64_t address, std::uint64_t size,
-                                std::uint32_t heap = 1) {
+inline writer::Event allocation(std::uint64_t time_ns, std::uint64_t address, std::uint64_t size, std::uint32_t heap = 1) {
   writer::Event made = event(proto::EVENT_ALLOC, time_ns);
   made.heap = heap;
   made.address = address;

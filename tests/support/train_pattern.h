@@ -173,9 +173,7 @@ class TrainPattern {
     live_bytes_ -= block.size;
     add_block(proto::EVENT_FREE_REQUESTED, block, gap_ns);
   }
-  void dies_after(const Block& block, std::uint64_t operations_later) {
-    dying_[(clock_ + operations_later) % lifetimes].push_back(block);
-  }
+  void dies_after(const Block& block, std::uint64_t operations_later) { dying_[(clock_ + operations_later) % lifetimes].push_back(block); }
   void let_die(std::uint64_t gap_ns) {
     std::vector<Block>& due = dying_[++clock_ % lifetimes];
     for (const Block& block : due) release(block, gap_ns);

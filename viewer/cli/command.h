@@ -18,13 +18,13 @@ enum Exit : int { exit_ok = 0, exit_difference = 1, exit_usage = 2, exit_unreada
 
 struct Context {
   Format format = Format::table;
-  bool exact_bytes = false;   // --units bytes
+  bool exact_bytes = false;  // --units bytes
   bool color = false;
-  bool ascii = false;         // the locale is not UTF-8
-  bool strict = false;        // --strict: a truncated trace is an error (exit 4)
+  bool ascii = false;   // the locale is not UTF-8
+  bool strict = false;  // --strict: a truncated trace is an error (exit 4)
   unsigned columns = 80;
-  int status = exit_ok;       // what main returns
-  std::string program;        // argv[0], to find our own files
+  int status = exit_ok;          // what main returns
+  std::string program;           // argv[0], to find our own files
   std::vector<std::string> job;  // of `run`: everything behind the first "--", which is not ours to parse
 
   // Prints "liveset: MESSAGE" on stderr and sets the status that belongs to the error's kind.

@@ -60,13 +60,16 @@ Status run(const Options& options, Context& context) {
   Result<ledger::LogicalLedger> recorded = ledger::build_logical(*file, *range);
   if (!recorded) return recorded.take_error();
   if (recorded->events.empty())
-    return Error{ErrorKind::unreadable, options.trace, {}, "tells of no values, so there is nothing to compare",
+    return Error{ErrorKind::unreadable,
+                 options.trace,
+                 {},
+                 "tells of no values, so there is nothing to compare",
                  "values come from liveset.h, or from the backward of a PyTorch job"};
 
   const compare::LogicalComparison comparison = compare::compare_logical(prediction.ledger, *recorded, options.held_only);
   if (context.format == Format::json) {
-    const nlohmann::ordered_json head{{"schema", "liveset.compare/1"}, {"trace", options.trace}, {"range", chosen}, {"model", options.model},
-                                      {"policy", predicted->policy.text}, {"max_error", *max_error}};
+    const nlohmann::ordered_json head{{"schema", "liveset.compare/1"}, {"trace", options.trace},           {"range", chosen},
+                                      {"model", options.model},        {"policy", predicted->policy.text}, {"max_error", *max_error}};
     report::write_comparison_json(std::cout, prediction.ledger, *recorded, comparison, head);
   } else if (context.format != Format::table) {
     report::write_comparison_table(std::cout, prediction.ledger, *recorded, comparison, table_format(context), style_of(context));
@@ -84,9 +87,12 @@ Status run(const Options& options, Context& context) {
 void add_compare(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("compare", "a recorded step against what a model says of it");
   auto options = std::make_shared<Options>();
-  command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")->required()->option_text(" ");
+  command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
+      ->required()
+      ->option_text(" ");
   add_model_options(*command, *options);
-  command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")->option_text("SHARE");
+  command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")
+      ->option_text("SHARE");
   command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; default: the first step")->option_text("RANGE");
   command->add_flag("--held", options->held_only, "compare only what is held when backward begins");
   add_output_options(*command, context);

@@ -18,17 +18,15 @@ using report::Cell;
 std::string dump(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 // Calls `visit` for the events of `range`, decoding only the chunks that hold some.
-Status for_each_in(const trace::TraceFile& file, const ledger::Range& range,
-                   const std::function<bool(const trace::Event&)>& visit) {
+Status for_each_in(const trace::TraceFile& file, const ledger::Range& range, const std::function<bool(const trace::Event&)>& visit) {
   const std::vector<trace::ChunkInfo>& chunks = file.chunks();
-  const auto first = std::upper_bound(
-      chunks.begin(), chunks.end(), range.first,
-      [](std::uint64_t event, const trace::ChunkInfo& chunk) { return event < chunk.first_event + chunk.events; });
-  return trace::for_each_event(file, static_cast<std::size_t>(first - chunks.begin()), chunks.size(),
-                               [&](const trace::Event& event) {
-                                 if (event.index >= range.end) return false;
-                                 return event.index < range.first || visit(event);
-                               });
+  const auto first = std::upper_bound(chunks.begin(), chunks.end(), range.first, [](std::uint64_t event, const trace::ChunkInfo& chunk) {
+    return event < chunk.first_event + chunk.events;
+  });
+  return trace::for_each_event(file, static_cast<std::size_t>(first - chunks.begin()), chunks.size(), [&](const trace::Event& event) {
+    if (event.index >= range.end) return false;
+    return event.index < range.first || visit(event);
+  });
 }
 
 Status print_json(const trace::TraceFile& file, const ledger::Range& range) {
@@ -46,17 +44,16 @@ Status print_json(const trace::TraceFile& file, const ledger::Range& range) {
 Status print_table(const trace::TraceFile& file, const ledger::Range& range, const Context& context) {
   report::Style style = style_of(context);
   style.columns = std::numeric_limits<unsigned>::max();  // raw data: better a long line than half a field
-  const report::Table table(
-      {{"event", true, 9}, {"time_ns", true, 15}, {"kind", false, 14}, {"phase", false, 9}, {"details"}},
-      table_format(context), style);
+  const report::Table table({{"event", true, 9}, {"time_ns", true, 15}, {"kind", false, 14}, {"phase", false, 9}, {"details"}},
+                            table_format(context), style);
   std::cout << table.render_titles();
   return for_each_in(file, range, [&](const trace::Event& event) {
     std::string details = report::event_details(file.dictionary(), event);
     if (const std::string scope = file.dictionary().scope_path(event.scope); !scope.empty())
       details += (details.empty() ? "in " : " in ") + scope;
     std::cout << table.render_row({Cell::words(std::to_string(event.index)), Cell::words(std::to_string(event.time_ns)),
-                                   Cell::words(trace::kind_name(event.kind)),
-                                   Cell::words(trace::phase_name(event.phase)), Cell::words(details)});
+                                   Cell::words(trace::kind_name(event.kind)), Cell::words(trace::phase_name(event.phase)),
+                                   Cell::words(details)});
     return static_cast<bool>(std::cout);
   });
 }

@@ -14,8 +14,9 @@ void print_flat(const nlohmann::ordered_json& json) {
   for (const auto& [path, value] : flat.items()) {
     std::string name = path.substr(1);
     std::replace(name.begin(), name.end(), '/', '.');
-    table.row(
-        {report::Cell::words(name), report::Cell::words(value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace))});
+    table.row({report::Cell::words(name),
+               report::Cell::words(value.is_string() ? value.get<std::string>()
+                                                     : value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace))});
   }
   std::cout << table.render();
 }

@@ -18,8 +18,7 @@ Status run(const std::string& path, Context& context) {
   Result<trace::Facts> facts = trace::read_facts(path);
   if (!facts) return facts.take_error();
   if (context.format == Format::json) {
-    std::cout << report::info_json(*file, *facts).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-              << '\n';
+    std::cout << report::info_json(*file, *facts).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
   } else if (context.format == Format::csv) {
     print_flat(report::info_json(*file, *facts));
   } else {
@@ -32,8 +31,7 @@ Status run(const std::string& path, Context& context) {
 }  // namespace
 
 void add_info(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("info", "where a trace comes from, what it covers, and how the file is made up");
+  CLI::App* command = app.add_subcommand("info", "where a trace comes from, what it covers, and how the file is made up");
   const auto path = std::make_shared<std::string>();
   command->add_option("TRACE", *path, "a *.liveset file; of a run with several, exactly this one")->required()->option_text(" ");
   add_output_options(*command, context);

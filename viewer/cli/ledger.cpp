@@ -31,8 +31,7 @@ Status run(const Options& options, Context& context) {
   if (!spec) return spec.take_error();
   std::optional<std::uint64_t> address;
   if (!options.address.empty() && !(address = parse_address(options.address)))
-    return Error{ErrorKind::usage, "", std::nullopt, "--at " + options.address + " is not an address",
-                 "0x7f12... or a decimal number"};
+    return Error{ErrorKind::usage, "", std::nullopt, "--at " + options.address + " is not an address", "0x7f12... or a decimal number"};
   Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.take_error();
   Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
@@ -55,8 +54,7 @@ void add_ledger(CLI::App& app, Context& context) {
   which->add_flag("--physical", options->physical, "which blocks the allocator holds");
   which->add_option("--at", options->address, "what lived at this address, and when")->option_text("ADDRESS");
   which->require_option(1);
-  command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")
-      ->option_text("NAME");
+  command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")->option_text("NAME");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   command->callback([options, &context] {

@@ -12,8 +12,7 @@ namespace liveset::cli {
 Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& range, Context& context);
 // `ledger --physical`: the events of a heap one by one, with running blocks and bytes. `heap` empty: the one that
 // summary shows.
-Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap,
-                             Context& context);
+Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap, Context& context);
 // `ledger --at ADDRESS`: which blocks held the address, and when.
 Status print_address(const trace::TraceFile& file, const ledger::Range& range, std::uint64_t address, Context& context);
 

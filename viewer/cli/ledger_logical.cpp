@@ -17,9 +17,10 @@ Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& r
   const nlohmann::ordered_json head{{"schema", "liveset.ledger/1"},
                                     {"ledger", "logical"},
                                     {"trace", file.path()},
-                                    {"opening", {{"live", report::names_json(*ledger, ledger->opening_live)},
-                                                 {"live_ids", ledger->opening_ids},
-                                                 {"live_bytes", ledger->opening_bytes}}}};
+                                    {"opening",
+                                     {{"live", report::names_json(*ledger, ledger->opening_live)},
+                                      {"live_ids", ledger->opening_ids},
+                                      {"live_bytes", ledger->opening_bytes}}}};
   print_logical(*ledger, head, "recorded        " + file.path(), context);
   return Done{};
 }

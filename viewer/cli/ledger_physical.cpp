@@ -23,8 +23,7 @@ Result<ledger::PhysicalLedger> build(const trace::TraceFile& file, const std::st
   }
   Result<ledger::PhysicalLedger> physical = ledger::build_physical(file, options);
   if (!physical) return physical.take_error();
-  Result<ledger::Attribution> attribution =
-      ledger::attribute_blocks(file, *physical, {ledger::no_event, options.progress});
+  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *physical, {ledger::no_event, options.progress});
   if (!attribution) return attribution.take_error();
   return physical;
 }
@@ -65,8 +64,7 @@ std::string dump(const ordered_json& json) { return json.dump(-1, ' ', false, or
 
 }  // namespace
 
-Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap,
-                             Context& context) {
+Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap, Context& context) {
   Result<ledger::PhysicalLedger> ledger = build(file, heap);
   if (!ledger) return ledger.take_error();
   const trace::Dictionary& names = file.dictionary();
@@ -81,33 +79,30 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
                        {"where"}},
                       table_format(context), style_of(context));
   if (json)
-    std::cout << "{\"schema\":\"liveset.ledger/1\",\"ledger\":\"physical\",\"file\":" << dump(file.path())
-              << ",\"heap\":" << dump(shown) << ",\"events\":[";
+    std::cout << "{\"schema\":\"liveset.ledger/1\",\"ledger\":\"physical\",\"file\":" << dump(file.path()) << ",\"heap\":" << dump(shown)
+              << ",\"events\":[";
   else
     std::cout << table.render_titles();
   bool first = true;
   const auto show = [&](const report::PhysicalRow& row) {
     const std::string module = names.module_path(row.scope);
     if (json) {
-      ordered_json entry = {{"event", row.event},
-                            {"time_ns", row.time_ns},
-                            {"kind", trace::kind_name(row.kind)},
-                            {"phase", trace::phase_name(row.phase)}};
+      ordered_json entry = {
+          {"event", row.event}, {"time_ns", row.time_ns}, {"kind", trace::kind_name(row.kind)}, {"phase", trace::phase_name(row.phase)}};
       entry["module"] = module.empty() ? ordered_json(nullptr) : ordered_json(module);
       entry["address"] = row.address;
       entry["bytes"] = row.size;
-      entry["class"] = row.memory_class == trace::MemoryClass::none ? ordered_json(nullptr)
-                                                                    : ordered_json(trace::class_name(row.memory_class));
+      entry["class"] =
+          row.memory_class == trace::MemoryClass::none ? ordered_json(nullptr) : ordered_json(trace::class_name(row.memory_class));
       entry["live_blocks"] = row.live_blocks;
       entry["live_bytes"] = row.live_bytes;
       std::cout << (first ? "\n" : ",\n") << dump(entry);
     } else {
-      std::cout << table.render_row(
-          {Cell::words(std::to_string(row.event)),
-           Cell::words(context.format == Format::csv ? trace::kind_name(row.kind) : short_name(row.kind)),
-           Cell::words(row.address == 0 ? "" : hexadecimal(row.address)), Cell::bytes(row.size),
-           Cell::count(row.live_blocks), Cell::bytes(row.live_bytes),
-           Cell::words(module.empty() ? std::string(trace::phase_name(row.phase)) : module)});
+      std::cout << table.render_row({Cell::words(std::to_string(row.event)),
+                                     Cell::words(context.format == Format::csv ? trace::kind_name(row.kind) : short_name(row.kind)),
+                                     Cell::words(row.address == 0 ? "" : hexadecimal(row.address)), Cell::bytes(row.size),
+                                     Cell::count(row.live_blocks), Cell::bytes(row.live_bytes),
+                                     Cell::words(module.empty() ? std::string(trace::phase_name(row.phase)) : module)});
     }
     first = false;
     return static_cast<bool>(std::cout);  // a closed pipe ends it
@@ -117,15 +112,12 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
   return status;
 }
 
-Status print_address(const trace::TraceFile& file, const ledger::Range& range, std::uint64_t address,
-                     Context& context) {
+Status print_address(const trace::TraceFile& file, const ledger::Range& range, std::uint64_t address, Context& context) {
   Result<ledger::PhysicalLedger> ledger = build(file, "");
   if (!ledger) return ledger.take_error();
   Result<std::vector<ledger::BlockDetail>> blocks = report::blocks_at_address(file, *ledger, address, range);
   if (!blocks) return blocks.take_error();
-  const auto class_of = [&](const ledger::BlockDetail& block) {
-    return ledger::class_of(*ledger->blocks.find(block.ordinal));
-  };
+  const auto class_of = [&](const ledger::BlockDetail& block) { return ledger::class_of(*ledger->blocks.find(block.ordinal)); };
   if (context.format == Format::json) {
     ordered_json json = {{"schema", "liveset.ledger/1"},
                          {"ledger", "address"},
@@ -149,15 +141,13 @@ Status print_address(const trace::TraceFile& file, const ledger::Range& range, s
     std::cout << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
     return Done{};
   }
-  report::Table table(
-      {{"born", true}, {"freed", true}, {"heap"}, {"bytes", true}, {"class"}, {"step", true}, {"in"}, {"module"}},
-      table_format(context), style_of(context));
+  report::Table table({{"born", true}, {"freed", true}, {"heap"}, {"bytes", true}, {"class"}, {"step", true}, {"in"}, {"module"}},
+                      table_format(context), style_of(context));
   for (const ledger::BlockDetail& block : *blocks)
-    table.row({Cell::words(std::to_string(block.birth)),
-               Cell::words(block.death == ledger::no_event ? "-" : std::to_string(block.death)),
-               Cell::words(heap_name(file, block.heap)), Cell::bytes(block.bytes),
-               Cell::words(class_text(class_of(block))), Cell::words(block.step ? std::to_string(*block.step) : "-"),
-               Cell::words(trace::phase_name(block.phase)), Cell::words(file.dictionary().module_path(block.scope))});
+    table.row({Cell::words(std::to_string(block.birth)), Cell::words(block.death == ledger::no_event ? "-" : std::to_string(block.death)),
+               Cell::words(heap_name(file, block.heap)), Cell::bytes(block.bytes), Cell::words(class_text(class_of(block))),
+               Cell::words(block.step ? std::to_string(*block.step) : "-"), Cell::words(trace::phase_name(block.phase)),
+               Cell::words(file.dictionary().module_path(block.scope))});
   if (context.format == Format::table)
     std::cout << (blocks->empty() ? "No block held " : "Blocks that held ") << hexadecimal(address)
               << (blocks->empty() ? ".\n" : " (born, freed: events)\n");

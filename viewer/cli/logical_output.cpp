@@ -21,7 +21,8 @@ Result<Predicted> predict(const ModelOptions& options) {
   return Predicted{std::move(*policy), std::move(*model), std::move(*prediction)};
 }
 
-void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, const Context& context) {
+void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
+                   const Context& context) {
   if (context.format == Format::json) return report::write_logical_json(std::cout, ledger, head);
   if (context.format == Format::table) {
     std::cout << report::printable(title, style_of(context)) << '\n';

@@ -23,6 +23,7 @@ struct Predicted {
 Result<Predicted> predict(const ModelOptions& options);
 
 // `head`: the fields of the JSON form that come first; `title`: the first line of the table form.
-void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, const Context& context);
+void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
+                   const Context& context);
 
 }  // namespace liveset::cli

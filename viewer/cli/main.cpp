@@ -76,7 +76,8 @@ void finish_output(Context& context) {
   std::cout.flush();
   if (std::cout || reader_left()) return;
   const std::string reason = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
-  context.fail({ErrorKind::unreadable, "", std::nullopt, "the output could not be written" + reason, "is the disk full, or standard output closed?"});
+  context.fail({ErrorKind::unreadable, "", std::nullopt, "the output could not be written" + reason,
+                "is the disk full, or standard output closed?"});
 }
 
 // `liveset TRACE` is `liveset summary TRACE`, `liveset help COMMAND` is `liveset COMMAND --help`. False when the first
@@ -86,7 +87,8 @@ bool name_command(std::vector<std::string>& arguments, const std::vector<std::st
   const std::string first = arguments[0];
   if (std::find(commands.begin(), commands.end(), first) != commands.end()) return true;
   std::error_code code;
-  if (std::filesystem::exists(first, code) || std::filesystem::exists(first + ".d", code) || first.find_first_of("./") != std::string::npos) {
+  if (std::filesystem::exists(first, code) || std::filesystem::exists(first + ".d", code) ||
+      first.find_first_of("./") != std::string::npos) {
     arguments.insert(arguments.begin(), "summary");
     return true;
   }
@@ -139,7 +141,8 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-    if (app.get_subcommands().empty()) context.fail({ErrorKind::usage, "", std::nullopt, "no command is named", "liveset --help lists them; liveset TRACE shows a trace"});
+    if (app.get_subcommands().empty())
+      context.fail({ErrorKind::usage, "", std::nullopt, "no command is named", "liveset --help lists them; liveset TRACE shows a trace"});
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       std::cout << folded(error.get_name() == "CallForHelp" ? app.help() : std::string(error.what()) + "\n");
@@ -150,7 +153,8 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     context.fail({ErrorKind::unreadable, "", std::nullopt, "not enough memory", "a smaller --range needs less"});
   } catch (const std::exception& error) {
-    context.fail({ErrorKind::unreadable, "", std::nullopt, std::string("internal error: ") + error.what(), "please report it, with the trace"});
+    context.fail(
+        {ErrorKind::unreadable, "", std::nullopt, std::string("internal error: ") + error.what(), "please report it, with the trace"});
   }
   finish_output(context);
   return context.status;

@@ -21,14 +21,16 @@ struct Options : ReadOptions, report::PeakOptions {
 std::uint64_t parse_number(const std::string& option, const std::string& text) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range || number == ledger::no_event) throw CLI::ValidationError(option, "'" + text + "' is too large");
+  if (error == std::errc::result_out_of_range || number == ledger::no_event)
+    throw CLI::ValidationError(option, "'" + text + "' is too large");
   if (error != std::errc() || end != text.data() + text.size())
     throw CLI::ValidationError(option, "'" + text + "' is not a whole number of 0 or more");
   return number;
 }
 
 bool no_ops(const report::PeakReport& report) {
-  return report.by == report::GroupBy::op && std::all_of(report.groups.begin(), report.groups.end(), [](const report::Group& group) { return group.name == "(no op)"; });
+  return report.by == report::GroupBy::op &&
+         std::all_of(report.groups.begin(), report.groups.end(), [](const report::Group& group) { return group.name == "(no op)"; });
 }
 
 Status run(Options& options, Context& context) {
@@ -50,14 +52,13 @@ Status run(Options& options, Context& context) {
   switch (context.format) {
     case Format::table:
       std::cout << report::peak_text(*report, options.top, style);
-      if (no_ops(*report)) std::cout << "\nNone of these blocks was made in an op that the trace names: PyTorch jobs record modules, --by module.\n";
+      if (no_ops(*report))
+        std::cout << "\nNone of these blocks was made in an op that the trace names: PyTorch jobs record modules, --by module.\n";
       break;
     case Format::md: std::cout << report::peak_markdown(*report, style); break;
     case Format::csv: std::cout << report::peak_csv(*report); break;
     case Format::json:
-      std::cout << report::peak_report_json(*report).dump(1, ' ', false,
-                                                          nlohmann::ordered_json::error_handler_t::replace)
-                << '\n';
+      std::cout << report::peak_report_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
       break;
   }
   report_health(*file, context);
@@ -72,18 +73,21 @@ void add_peak(CLI::App& app, Context& context) {
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
   const auto number = [command](const std::string& name, auto& target, const std::string& help) {
-    return command->add_option_function<std::string>(name, [name, &target](const std::string& text) { target = parse_number(name, text); }, help);
+    return command->add_option_function<std::string>(
+        name, [name, &target](const std::string& text) { target = parse_number(name, text); }, help);
   };
   number("--at", options->at, "what lives after this event, instead of the peak")->option_text("EVENT");
   add_choice<GroupBy>(*command, "--by",
-                      {{"class", GroupBy::memory_class}, {"module", GroupBy::module}, {"op", GroupBy::op},
-                       {"phase", GroupBy::phase}, {"step", GroupBy::step}, {"size", GroupBy::size}},
+                      {{"class", GroupBy::memory_class},
+                       {"module", GroupBy::module},
+                       {"op", GroupBy::op},
+                       {"phase", GroupBy::phase},
+                       {"step", GroupBy::step},
+                       {"size", GroupBy::size}},
                       "group by class (default), module, op, phase, step or size", [options](GroupBy by) { options->by = by; });
   number("--top", options->top, "how many of the largest blocks to list")->option_text("N");
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")
-      ->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
-      ->option_text("NAME");
+  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
+  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   command->callback([options, &context] {

@@ -26,8 +26,8 @@ Status run(const ModelOptions& options, Context& context) {
                               {"boundaries", prediction.boundaries},
                               {"conventions", conventions_json(model.conventions)},
                               {"forward_cost", prediction.forward_cost}};
-  const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " + std::to_string(model.layers.size()) +
-                            " layers, policy " + policy.text;
+  const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
+                            std::to_string(model.layers.size()) + " layers, policy " + policy.text;
   print_logical(prediction.ledger, head, title, context);
   return Done{};
 }

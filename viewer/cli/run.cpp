@@ -16,14 +16,17 @@ void add_run(CLI::App& app, Context& context) {
       "environment when events are lost to full buffers.\n"
       "The exit status is the job's, 128 + N when signal N killed it, 2 when the program cannot be recorded and was not started.");
   command->add_flag("-q,--quiet", options->quiet, "no line on stderr at the end");
-  CLI::Option* output = command->add_option("-o,--output", options->output, "trace file to write; a trace there is replaced")->option_text("OUT");
+  CLI::Option* output =
+      command->add_option("-o,--output", options->output, "trace file to write; a trace there is replaced")->option_text("OUT");
   command
       ->add_option_function<std::string>(
           "--on-full", [options](const std::string& what) { options->wait_when_full = what == "wait"; },
           "when a thread's buffer is full: wait (default; at most 10 ms an event, then count the loss) or drop (count at once)")
       ->check(CLI::IsMember({"wait", "drop"}))
       ->option_text("wait|drop");
-  command->add_option("--log-level", options->log.level, "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
+  command
+      ->add_option("--log-level", options->log.level,
+                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
       ->option_text("LEVEL");
   command->add_option("--log-file", options->log.file, "where the collector logs; default standard error")->option_text("FILE");

@@ -27,12 +27,11 @@ nlohmann::ordered_json trace_json(const trace::TraceFile& file) {
 }
 
 std::string other_traces(const std::vector<trace::TraceFile>& files, const report::Style& style) {
-  report::Table table({{"pid", true}, {"events", true}, {"other traces of this run"}}, report::TableFormat::text,
-                      style);
+  report::Table table({{"pid", true}, {"events", true}, {"other traces of this run"}}, report::TableFormat::text, style);
   constexpr std::size_t shown = 8;
   for (std::size_t i = 1; i < std::min(files.size(), shown + 1); ++i)
-    table.row({report::Cell::words(std::to_string(files[i].header().process.pid)),
-               report::Cell::count(files[i].events()), report::Cell::words(files[i].path())});
+    table.row({report::Cell::words(std::to_string(files[i].header().process.pid)), report::Cell::count(files[i].events()),
+               report::Cell::words(files[i].path())});
   std::string text = "\n" + table.render();
   if (files.size() > shown + 1) text += "  (" + std::to_string(files.size() - shown - 1) + " more)\n";
   return text;
@@ -73,14 +72,11 @@ Status run(const Options& options, Context& context) {
 }  // namespace
 
 void add_summary(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
+  CLI::App* command = app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")
-      ->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")
-      ->option_text("NAME");
+  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
+  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   command->callback([options, &context] {

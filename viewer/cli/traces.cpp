@@ -16,8 +16,7 @@ bool has_steps(const trace::TraceFile& file) {
   trace::Columns columns;
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
     if (!file.read_chunk(chunk, trace::column::kind, columns)) return false;
-    if (std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(trace::Kind::step_begin)) !=
-        columns.kind.end())
+    if (std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(trace::Kind::step_begin)) != columns.kind.end())
       return true;
   }
   return false;
@@ -51,9 +50,7 @@ Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
     else
       std::cerr << "liveset: " << report::printable(file.error().message(), {}) << '\n';
   }
-  if (files.empty())
-    return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read",
-                 "the reasons stand above"};
+  if (files.empty()) return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read", "the reasons stand above"};
   if (files.size() > 1) {
     const auto shown = std::find_if(files.begin(), files.end(), has_steps);
     if (shown != files.end()) std::rotate(files.begin(), shown, shown + 1);
@@ -72,16 +69,14 @@ void report_health(const trace::TraceFile& file, Context& context) {
   if (!health.truncated && health.damaged_packets == 0) return;
   if (context.strict) {
     // The note says where.
-    context.fail({ErrorKind::truncated, file.path(), std::nullopt,
-                  health.note.empty() ? "the trace could be read only in part" : health.note, ""});
+    context.fail(
+        {ErrorKind::truncated, file.path(), std::nullopt, health.note.empty() ? "the trace could be read only in part" : health.note, ""});
   } else {
     std::cerr << "liveset: " << report::printable(file.path() + ": read in part: " + health.note, style_of(context)) << '\n';
   }
 }
 
-report::Style style_of(const Context& context) {
-  return {context.exact_bytes, context.ascii, context.color, context.columns};
-}
+report::Style style_of(const Context& context) { return {context.exact_bytes, context.ascii, context.color, context.columns}; }
 
 report::TableFormat table_format(const Context& context) {
   return context.format == Format::csv  ? report::TableFormat::csv
@@ -115,8 +110,7 @@ void add_read_options(CLI::App& command, ReadOptions& options) {
   command.add_option("TRACE", options.trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
       ->option_text(" ");
-  command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")
-      ->option_text("RANGE");
+  command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")->option_text("RANGE");
 }
 
 }  // namespace liveset::cli

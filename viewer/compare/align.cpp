@@ -41,14 +41,18 @@ class Myers {
     for (auto d = static_cast<std::int64_t>(trail_.size()) - 1; d > 0; --d) {
       const std::int64_t k = x - y;
       const auto before = [&](std::int64_t diagonal) {
-        return diagonal < -(d - 1) || diagonal > d - 1 ? std::int64_t{-1} : trail_[static_cast<std::size_t>(d - 1)][static_cast<std::size_t>(diagonal + d - 1)];
+        return diagonal < -(d - 1) || diagonal > d - 1
+                   ? std::int64_t{-1}
+                   : trail_[static_cast<std::size_t>(d - 1)][static_cast<std::size_t>(diagonal + d - 1)];
       };
       const bool down = k == -d || (k != d && before(k - 1) < before(k + 1));
       const std::int64_t from_x = before(down ? k + 1 : k - 1), from_y = from_x - (down ? k + 1 : k - 1);
       const std::int64_t step_x = down ? from_x : from_x + 1, step_y = down ? from_y + 1 : from_y;
       while (x > step_x && y > step_y) reversed.emplace_back(--x, --y);
-      if (down) reversed.emplace_back(none, --y);
-      else reversed.emplace_back(--x, none);
+      if (down)
+        reversed.emplace_back(none, --y);
+      else
+        reversed.emplace_back(--x, none);
     }
     while (x > 0 && y > 0) reversed.emplace_back(--x, --y);
     return reversed;
@@ -76,7 +80,8 @@ Alignment align(const std::vector<std::uint32_t>& left, const std::vector<std::u
   while (tail < shorter - head && left[left.size() - 1 - tail] == right[right.size() - 1 - tail]) ++tail;
   for (std::size_t i = 0; i < head; ++i) rows.emplace_back(i, i);
 
-  const auto left_middle = static_cast<std::int64_t>(left.size() - head - tail), right_middle = static_cast<std::int64_t>(right.size() - head - tail);
+  const auto left_middle = static_cast<std::int64_t>(left.size() - head - tail),
+             right_middle = static_cast<std::int64_t>(right.size() - head - tail);
   Myers myers(left.data() + head, left_middle, right.data() + head, right_middle);
   const std::int64_t limit = std::min(max_differences, left_middle + right_middle);
   if (myers.search(limit)) {

@@ -39,7 +39,9 @@ double relative(std::uint64_t a, std::uint64_t b) {
   return a == b ? 0 : static_cast<double>(std::max(a, b) - std::min(a, b)) / static_cast<double>(std::max(a, b));
 }
 
-double share(std::uint64_t part, std::uint64_t whole) { return part == 0 ? 0 : static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(whole, 1)); }
+double share(std::uint64_t part, std::uint64_t whole) {
+  return part == 0 ? 0 : static_cast<double>(part) / static_cast<double>(std::max<std::uint64_t>(whole, 1));
+}
 
 std::uint64_t gap(std::uint64_t a, std::uint64_t b) { return std::max(a, b) - std::min(a, b); }
 
@@ -80,7 +82,8 @@ std::vector<trace::Phase> birth_phases(const LogicalLedger& ledger) {
   const std::uint64_t end = std::min<std::uint64_t>(ledger.loss_event, ledger.events.size());
   for (std::uint64_t i = 0; i < end; ++i) {
     const LogicalEvent& event = ledger.events[i];
-    if (event.value != ledger::no_index && (event.kind == LogicalKind::create || event.kind == LogicalKind::rerun)) phases[event.value] = event.phase;
+    if (event.value != ledger::no_index && (event.kind == LogicalKind::create || event.kind == LogicalKind::rerun))
+      phases[event.value] = event.phase;
   }
   return phases;
 }
@@ -92,8 +95,10 @@ void subtract(const std::vector<HeldValue>& from, const std::vector<HeldValue>& 
   for (const HeldValue& value : what) ++count[key(value)];
   for (const HeldValue& value : from) {
     std::uint64_t& left = count[key(value)];
-    if (left == 0) rest.push_back(value);
-    else --left;
+    if (left == 0)
+      rest.push_back(value);
+    else
+      --left;
   }
 }
 
@@ -116,7 +121,8 @@ void compare_held(const LogicalLedger& predicted, const LogicalLedger& recorded,
     subtract(held.predicted, held.recorded, key, held.only_predicted);
     subtract(held.recorded, held.predicted, key, held.only_recorded);
   }
-  result.errors.held = share(std::max(held.only_predicted.size(), held.only_recorded.size()), std::max(held.predicted.size(), held.recorded.size()));
+  result.errors.held =
+      share(std::max(held.only_predicted.size(), held.only_recorded.size()), std::max(held.predicted.size(), held.recorded.size()));
 }
 
 }  // namespace
@@ -127,7 +133,8 @@ LogicalComparison compare_logical(const LogicalLedger& predicted, const LogicalL
   if (!result.held_only) compare_events(predicted, recorded, result);
   compare_held(predicted, recorded, result);
   const RelativeErrors& errors = result.errors;
-  result.error = std::max({errors.events, errors.peak_ids, errors.peak_bytes, errors.layers, errors.live_ids, errors.live_bytes, errors.held});
+  result.error =
+      std::max({errors.events, errors.peak_ids, errors.peak_bytes, errors.layers, errors.live_ids, errors.live_bytes, errors.held});
   return result;
 }
 

@@ -32,9 +32,7 @@ MemoryClass evidence(Kind kind, MemoryClass stated) {
 // in the phase of its allocations (the phase changes only after the region began).
 class RecomputeRegions {
  public:
-  void begin(std::uint32_t thread, std::uint32_t scope, std::uint64_t next_ordinal) {
-    open_.push_back({thread, scope, next_ordinal});
-  }
+  void begin(std::uint32_t thread, std::uint32_t scope, std::uint64_t next_ordinal) { open_.push_back({thread, scope, next_ordinal}); }
   void born(std::uint32_t thread, std::uint32_t ordinal, const Block& block, const BlockTable& blocks) {
     if (open_.empty() || block.phase() != trace::Phase::recompute) return;
     if (born_.size() >= compact_at_) {
@@ -44,8 +42,7 @@ class RecomputeRegions {
     born_.push_back({thread, ordinal});
   }
   void end(std::uint32_t thread, std::uint32_t scope, std::uint64_t event, BlockTable& blocks) {
-    const auto region = std::find_if(open_.rbegin(), open_.rend(),
-                                     [&](const Open& o) { return o.thread == thread && o.scope == scope; });
+    const auto region = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.thread == thread && o.scope == scope; });
     if (region == open_.rend()) return;
     for (const Born& born : born_) {
       Block& block = *blocks.find(born.ordinal);
@@ -125,9 +122,8 @@ class Residents {
     out_.over_retained_bytes += block.bytes;
     out_.over_retained_byte_seconds += block.byte_seconds();
     out_.longest_delay_ns = std::max(out_.longest_delay_ns, block.delay_ns);
-    const auto place = std::find_if(out_.worst.begin(), out_.worst.end(), [&](const OverRetained& other) {
-      return other.byte_seconds() < block.byte_seconds();
-    });
+    const auto place = std::find_if(out_.worst.begin(), out_.worst.end(),
+                                    [&](const OverRetained& other) { return other.byte_seconds() < block.byte_seconds(); });
     out_.worst.insert(place, block);
     if (out_.worst.size() > Attribution::max_examples) out_.worst.pop_back();
   }
@@ -157,8 +153,7 @@ class Pass {
   BlockFinder finder_;
   RecomputeRegions regions_;
   Residents residents_;
-  absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>>
-      retained_;  // by thread
+  absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>> retained_;  // by thread
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
 };
@@ -172,8 +167,8 @@ Result<Attribution> Pass::run() {
   out_.retained.reserve(ledger_.backwards.size());
   if (ledger_.statements != 0 || ledger_.recompute_regions) {
     namespace column = trace::column;
-    trace::ColumnMask wanted = column::kind | column::thread | column::phase | column::scope | column::heap |
-                               column::address | column::size | column::value | column::name | column::memory_class;
+    trace::ColumnMask wanted = column::kind | column::thread | column::phase | column::scope | column::heap | column::address |
+                               column::size | column::value | column::name | column::memory_class;
     if (ledger_.releases != 0) wanted |= column::age | column::time;
     trace::Columns columns;
     const std::size_t chunks = file_.chunks().size();
@@ -238,8 +233,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const std::uint32_t heap = columns.heap[at_.heap];
   const std::uint64_t address = columns.address[at_.address], size = columns.size[at_.size];
   const std::uint32_t string = columns.name[at_.name];
-  if ((kind == Kind::value_release || kind == Kind::value_drop) && value != 0)
-    residents_.release(value, event, columns.time_ns[index]);
+  if ((kind == Kind::value_release || kind == Kind::value_drop) && value != 0) residents_.release(value, event, columns.time_ns[index]);
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;
@@ -258,8 +252,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   out_.named_blocks += !block.named();
   block.name();
   if (ledger_.releases != 0 && value != 0 &&
-      (kind == Kind::value_create || kind == Kind::value_remake || kind == Kind::value_merge ||
-       kind == Kind::value_alias))
+      (kind == Kind::value_create || kind == Kind::value_remake || kind == Kind::value_merge || kind == Kind::value_alias))
     residents_.enter(value, ordinal);
   if (kind == Kind::value_retain && value == 0) {
     auto& [set, storages] = retained_[columns.thread[index]];
@@ -277,8 +270,8 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
 void Pass::name(std::uint32_t ordinal, const BlockName& name) {
   if (name.value == 0 && name.name == 0) return;
   std::vector<BlockName>& names = out_.names[ordinal];
-  const bool known = std::any_of(names.begin(), names.end(),
-                                 [&](const BlockName& n) { return n.value == name.value && n.name == name.name; });
+  const bool known =
+      std::any_of(names.begin(), names.end(), [&](const BlockName& n) { return n.value == name.value && n.name == name.name; });
   if (!known && names.size() < Attribution::max_names) names.push_back(name);
 }
 
@@ -289,8 +282,7 @@ void Pass::backward(std::uint32_t thread) {
 
 }  // namespace
 
-Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger,
-                                     const AttributionOptions& options) {
+Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options) {
   return Pass(file, ledger, options).run();
 }
 

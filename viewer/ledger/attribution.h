@@ -54,7 +54,6 @@ struct AttributionOptions {
   Progress progress;
 };
 
-Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger,
-                                     const AttributionOptions& options = {});
+Result<Attribution> attribute_blocks(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options = {});
 
 }  // namespace liveset::ledger

@@ -10,8 +10,7 @@ void BlockFinder::enter(std::uint64_t event) {
   }
   noted_.clear();
   if (live_.size() < purge_at_) return;
-  for (auto it = live_.begin(); it != live_.end();)
-    it = blocks_.find(it->second)->death <= event ? live_.erase(it) : std::next(it);
+  for (auto it = live_.begin(); it != live_.end();) it = blocks_.find(it->second)->death <= event ? live_.erase(it) : std::next(it);
   purge_at_ = std::max<std::size_t>(4096, 2 * live_.size());
 }
 

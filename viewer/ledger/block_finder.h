@@ -38,8 +38,7 @@ class BlockFinder {
 
   const BlockTable& blocks_;
   std::vector<Noted> noted_;
-  absl::btree_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t>
-      live_;  // with some dead ones, removed when met
+  absl::btree_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t> live_;  // with some dead ones, removed when met
   std::size_t purge_at_ = 4096;
 };
 

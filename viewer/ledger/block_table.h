@@ -59,13 +59,9 @@ class BlockTable {
   std::uint64_t end() const { return end_; }  // one past the highest ordinal
 
   // Null beyond the end.
-  Block* find(std::uint64_t ordinal) {
-    return ordinal < end_ ? &pages_[ordinal >> page_bits][ordinal & page_mask] : nullptr;
-  }
+  Block* find(std::uint64_t ordinal) { return ordinal < end_ ? &pages_[ordinal >> page_bits][ordinal & page_mask] : nullptr; }
   const Block* find(std::uint64_t ordinal) const { return const_cast<BlockTable*>(this)->find(ordinal); }
-  std::uint64_t bytes(const Block& block) const {
-    return block.size < Block::big ? block.size : big_sizes_[block.size & ~Block::big];
-  }
+  std::uint64_t bytes(const Block& block) const { return block.size < Block::big ? block.size : big_sizes_[block.size & ~Block::big]; }
 
   // visit(ordinal, block), by rising ordinal, which is also by rising birth.
   template <class Visit>

@@ -32,8 +32,7 @@ void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
     if (block.phase() >= trace::Phase::backward) return true;
     const std::uint64_t step_end = step == 0 ? no_event : ledger.steps[step - 1].end_event;
     if (backward < ledger.backwards.size() && ledger.backwards[backward].event < step_end) return true;
-    return block.freed() &&
-           (failure == ledger.out_of_memory.size() || !block.live_after(ledger.out_of_memory[failure].event));
+    return block.freed() && (failure == ledger.out_of_memory.size() || !block.live_after(ledger.out_of_memory[failure].event));
   };
   for (std::uint64_t ordinal = 0; ordinal < ledger.blocks.end(); ++ordinal) {
     Block& block = *ledger.blocks.find(ordinal);
@@ -51,15 +50,14 @@ void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
 
 // One pass over the blocks: each adds its bytes to the first moment that sees it and takes them away from the first
 // that no longer does; prefix sums do the rest. Most blocks live between two moments and touch nothing.
-std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap,
-                                       std::span<const std::uint64_t> events) {
+std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap, std::span<const std::uint64_t> events) {
   std::vector<ClassBytes> sums(events.size() + 1);
   std::size_t next = 0;  // first moment not before the block's birth
   ledger.blocks.for_each([&](std::uint32_t, const Block& block) {
     while (next < events.size() && events[next] < block.birth) ++next;
     if (next == events.size() || block.death <= events[next] || block.heap() != heap) return;
-    const auto gone = std::lower_bound(events.begin() + static_cast<std::ptrdiff_t>(next), events.end(),
-                                       block.freed() ? block.death : no_event);
+    const auto gone =
+        std::lower_bound(events.begin() + static_cast<std::ptrdiff_t>(next), events.end(), block.freed() ? block.death : no_event);
     const auto memory_class = static_cast<std::size_t>(class_of(block));
     const std::uint64_t bytes = ledger.blocks.bytes(block);
     sums[next][memory_class] += bytes;

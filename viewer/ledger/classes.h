@@ -51,8 +51,7 @@ using ClassBytes = std::array<std::uint64_t, trace::class_count>;  // by MemoryC
 
 // Live bytes of `heap` by class after each of `events`, which must rise. The classes of a moment sum to the heap's
 // running sum.
-std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap,
-                                       std::span<const std::uint64_t> events);
+std::vector<ClassBytes> class_bytes_at(const PhysicalLedger& ledger, std::uint32_t heap, std::span<const std::uint64_t> events);
 
 // Ordinals of the blocks of `heap` that live after `event`, rising.
 std::vector<std::uint32_t> live_blocks(const PhysicalLedger& ledger, std::uint32_t heap, std::uint64_t event);

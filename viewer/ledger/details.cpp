@@ -9,22 +9,19 @@ namespace {
 
 namespace column = trace::column;
 
-constexpr trace::ColumnMask stamp_columns =
-    column::kind | column::time | column::thread | column::phase | column::scope;
+constexpr trace::ColumnMask stamp_columns = column::kind | column::time | column::thread | column::phase | column::scope;
 
 // Cannot happen with a ledger of the same file, but a file is not to be trusted with an endless loop.
 Error disagree(const trace::TraceFile& file) {
-  return {ErrorKind::unreadable, file.path(), std::nullopt, "the chunks of the trace disagree about its allocations",
-          "record it again"};
+  return {ErrorKind::unreadable, file.path(), std::nullopt, "the chunks of the trace disagree about its allocations", "record it again"};
 }
 
 }  // namespace
 
 std::size_t chunk_of(const trace::TraceFile& file, std::uint64_t event) {
   const auto& chunks = file.chunks();
-  const auto after =
-      std::upper_bound(chunks.begin(), chunks.end(), event,
-                       [](std::uint64_t e, const trace::ChunkInfo& chunk) { return e < chunk.first_event; });
+  const auto after = std::upper_bound(chunks.begin(), chunks.end(), event,
+                                      [](std::uint64_t e, const trace::ChunkInfo& chunk) { return e < chunk.first_event; });
   if (after == chunks.begin()) return chunks.size();
   const auto chunk = after - 1;
   return event - chunk->first_event < chunk->events ? static_cast<std::size_t>(chunk - chunks.begin()) : chunks.size();
@@ -41,7 +38,9 @@ Result<EventStamp> describe_event(const trace::TraceFile& file, std::uint64_t ev
   const std::size_t chunk = chunk_of(file, event);
   if (chunk == file.chunks().size())
     return Error{ErrorKind::usage, file.path(), std::nullopt, "the trace has no event " + std::to_string(event),
-                 file.chunks().empty() ? "it has none" : "it has events 0.." + std::to_string(file.chunks().back().first_event + file.chunks().back().events - 1)};
+                 file.chunks().empty()
+                     ? "it has none"
+                     : "it has events 0.." + std::to_string(file.chunks().back().first_event + file.chunks().back().events - 1)};
   trace::Columns columns;
   if (Status status = file.read_chunk(chunk, stamp_columns, columns); !status) return status.take_error();
   const std::size_t i = event - columns.first_event;
@@ -64,9 +63,7 @@ Result<std::vector<BlockDetail>> describe_blocks(const trace::TraceFile& file, c
   for (std::size_t next = 0; next < ordinals.size();) {
     const std::size_t chunk = chunk_of(file, ledger.blocks.find(ordinals[next])->birth), before = next;
     if (chunk == file.chunks().size()) return disagree(file);
-    if (Status status =
-            file.read_chunk(chunk, stamp_columns | column::stream | column::address | column::stack, columns);
-        !status)
+    if (Status status = file.read_chunk(chunk, stamp_columns | column::stream | column::address | column::stack, columns); !status)
       return status.take_error();
     trace::Positions at;
     std::uint64_t ordinal = columns.first_allocation;

@@ -27,8 +27,7 @@ std::uint32_t choose_heap(const trace::TraceFile& file) {
   if (file.chunks().empty()) return 0;
   const trace::Dictionary& names = file.dictionary();
   const auto rank = [&](const trace::HeapTotal& total) {
-    const std::string_view name =
-        total.heap < names.heaps.size() ? names.string(names.heaps[total.heap].name) : std::string_view();
+    const std::string_view name = total.heap < names.heaps.size() ? names.string(names.heaps[total.heap].name) : std::string_view();
     const int kind = name.substr(0, 4) == "cuda" ? 2 : name == "cpu" ? 1 : 0;
     return std::pair(total.peak_bytes == 0 ? -1 : kind, total.peak_bytes);
   };

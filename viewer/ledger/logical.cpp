@@ -14,7 +14,7 @@ bool makes_dead(LogicalKind kind) { return kind == LogicalKind::drop || kind == 
 }  // namespace
 
 std::string_view logical_kind_name(LogicalKind kind) {
-  static constexpr std::array<std::string_view, 12> names{"create", "keep",  "drop",    "rerun",    "merge",  "use",
+  static constexpr std::array<std::string_view, 12> names{"create",  "keep",  "drop",    "rerun",    "merge",  "use",
                                                           "release", "alias", "offload", "prefetch", "mutate", "region"};
   return names[static_cast<std::size_t>(kind)];
 }
@@ -40,7 +40,8 @@ std::uint32_t LogicalBuilder::add_value(LogicalValue value) {
 }
 
 std::uint32_t LogicalBuilder::add_group(std::string_view name) {
-  const auto found = std::find_if(ledger_.groups.begin(), ledger_.groups.end(), [&](const LogicalGroup& group) { return group.name == name; });
+  const auto found =
+      std::find_if(ledger_.groups.begin(), ledger_.groups.end(), [&](const LogicalGroup& group) { return group.name == name; });
   if (found != ledger_.groups.end()) return static_cast<std::uint32_t>(found - ledger_.groups.begin());
   ledger_.groups.push_back({std::string(name)});
   groups_.push_back({});
@@ -111,7 +112,8 @@ void LogicalBuilder::break_rule(const LogicalInput& input, const char* what) {
   if (!keeping_) return;
   ++ledger_.broken_count;
   if (ledger_.broken.size() < broken_shown)
-    ledger_.broken.push_back({ledger_.events.size(), std::string(logical_kind_name(input.kind)) + " " + ledger_.values[input.value].name + ": " + what});
+    ledger_.broken.push_back(
+        {ledger_.events.size(), std::string(logical_kind_name(input.kind)) + " " + ledger_.values[input.value].name + ": " + what});
 }
 
 void LogicalBuilder::check_reads(const LogicalInput& input) {
@@ -160,7 +162,8 @@ void LogicalBuilder::apply(const LogicalInput& input) {
     case LogicalKind::merge: merge(input); break;
     case LogicalKind::drop:
     case LogicalKind::release:
-      if (!live) break_rule(input, input.kind == LogicalKind::drop ? "dropped although it is not live" : "released although it is not live");
+      if (!live)
+        break_rule(input, input.kind == LogicalKind::drop ? "dropped although it is not live" : "released although it is not live");
       make_dead(input.value, input.kind == LogicalKind::drop ? Life::dropped : Life::released);
       if (!live && input.kind == LogicalKind::release) state.life = Life::released;
       break;

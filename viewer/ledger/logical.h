@@ -123,8 +123,8 @@ struct LogicalInput {
   trace::Phase phase = trace::Phase::other;
   LogicalKind kind = LogicalKind::create;
   std::uint32_t value = no_index;
-  std::uint64_t bytes = 0;          // create, rerun, merge; 0: as before
-  std::int64_t layer = no_number;   // no_number: the value's own
+  std::uint64_t bytes = 0;         // create, rerun, merge; 0: as before
+  std::int64_t layer = no_number;  // no_number: the value's own
   std::span<const std::uint32_t> reads;
   std::uint64_t trace_event = no_event;
   std::int64_t step = no_number;

@@ -168,7 +168,8 @@ class TraceLedger {
   void scope_begin(const trace::Event& event) {
     const bool region = event.scope < dictionary_.scopes.size() && dictionary_.scopes[event.scope].kind == trace::ScopeKind::region;
     if (region)
-      scopes_[event.thread].push_back({event.scope, builder_.begin_region(std::string(dictionary_.string(dictionary_.scopes[event.scope].name)))});
+      scopes_[event.thread].push_back(
+          {event.scope, builder_.begin_region(std::string(dictionary_.string(dictionary_.scopes[event.scope].name)))});
   }
 
   void scope_end(const trace::Event& event) {
@@ -181,19 +182,20 @@ class TraceLedger {
   void attribute(const trace::Event& event) {
     const auto stack = scopes_.find(event.thread);
     if (stack == scopes_.end() || stack->second.empty() || stack->second.back().scope != event.scope) return;
-    builder_.set_attribute(stack->second.back().region, std::string(dictionary_.string(event.name)), std::string(dictionary_.string(event.text)));
+    builder_.set_attribute(stack->second.back().region, std::string(dictionary_.string(event.name)),
+                           std::string(dictionary_.string(event.text)));
   }
 
   const trace::Dictionary& dictionary_;
   RetainedBlocks retained_;
   Range range_;
   LogicalBuilder builder_;
-  std::vector<std::uint32_t> value_of_;  // dictionary id -> value
+  std::vector<std::uint32_t> value_of_;                       // dictionary id -> value
   std::unordered_map<std::uint32_t, std::uint32_t> unnamed_;  // the same for ids that the dictionary does not have
   std::vector<std::uint32_t> reads_;
-  std::unordered_map<std::uint64_t, std::uint32_t> block_values_;  // allocation -> value, of those that live
+  std::unordered_map<std::uint64_t, std::uint32_t> block_values_;     // allocation -> value, of those that live
   std::unordered_map<std::uint32_t, std::vector<OpenScope>> scopes_;  // open regions, per thread
-  std::vector<std::uint32_t> kept_;  // since the last backward began: what its graph walk states
+  std::vector<std::uint32_t> kept_;                                   // since the last backward began: what its graph walk states
   std::size_t next_keep_ = 0;
   std::int64_t step_ = no_number;
 };

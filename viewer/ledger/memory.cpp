@@ -47,8 +47,7 @@ Status expect_room(const trace::TraceFile& file, std::uint64_t limit) {
   constexpr std::uint64_t mebibyte = 1U << 20;
   return Error{ErrorKind::unreadable, file.path(), std::nullopt,
                "the trace states " + std::to_string(file.allocations()) + " allocations; its ledger takes " +
-                   std::to_string(sizeof(Block)) + " bytes for each, and " + std::to_string(limit / mebibyte) +
-                   " MiB are available",
+                   std::to_string(sizeof(Block)) + " bytes for each, and " + std::to_string(limit / mebibyte) + " MiB are available",
                file.allocations() / 64 > file.file_bytes() ? "the file is far too small for that many: is it a trace?"
                                                            : "read it on a machine with more memory"};
 }

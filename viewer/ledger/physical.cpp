@@ -40,8 +40,7 @@ class Sweep {
  public:
   Sweep(const trace::TraceFile& file, const PhysicalOptions& options) : file_(file), options_(options) {
     shown_ = options.heap != 0 ? options.heap : choose_heap(file);
-    heaps_.resize(
-        std::max<std::size_t>(shown_ + 1, std::min<std::size_t>(file.dictionary().heaps.size(), Block::max_heap + 1)));
+    heaps_.resize(std::max<std::size_t>(shown_ + 1, std::min<std::size_t>(file.dictionary().heaps.size(), Block::max_heap + 1)));
   }
 
   Result<PhysicalLedger> run();
@@ -111,12 +110,11 @@ void finish(Counter& counter, const Meter& meter, bool known) {
 Result<PhysicalLedger> Sweep::run() {
   const auto& chunks = file_.chunks();
   if (!chunks.empty() && chunks.back().first_event + chunks.back().events > Block::none - 1)
-    return refuse("the trace has more than 4,294,967,294 events",
-                  "cut it into parts; this version analyses that many at once");
+    return refuse("the trace has more than 4,294,967,294 events", "cut it into parts; this version analyses that many at once");
   if (Status status = expect_room(file_, options_.memory_bytes); !status) return status.take_error();
-  constexpr trace::ColumnMask wanted = trace::column::kind | trace::column::phase | trace::column::heap |
-                                       trace::column::size | trace::column::age | trace::column::total |
-                                       trace::column::reserved | trace::column::name | trace::column::number;
+  constexpr trace::ColumnMask wanted = trace::column::kind | trace::column::phase | trace::column::heap | trace::column::size |
+                                       trace::column::age | trace::column::total | trace::column::reserved | trace::column::name |
+                                       trace::column::number;
   trace::Columns columns;
   std::uint64_t next_event = 0;
   for (std::size_t index = 0; index < chunks.size(); ++index) {
@@ -238,8 +236,7 @@ void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t
   } else if (error != heap.out.baseline_bytes) {
     ++heap.out.mismatched_events;
     const auto id = static_cast<std::uint32_t>(&heap - heaps_.data());
-    if (out_.mismatches.size() < PhysicalLedger::max_mismatches)
-      out_.mismatches.push_back({event, id, error, heap.out.baseline_bytes});
+    if (out_.mismatches.size() < PhysicalLedger::max_mismatches) out_.mismatches.push_back({event, id, error, heap.out.baseline_bytes});
   }
   if (heap.reserved.now == 0) return;  // PyTorch's CPU allocator states 0: it does not know
   heap.has_reserved = true;
@@ -283,16 +280,12 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
         out_.out_of_memory.push_back({event, columns.size[here.size], allocated, id});
       break;
     }
-    case Kind::counter:
-      sample(columns.number[here.number], columns.heap[here.heap], columns.name[here.name], event);
-      break;
+    case Kind::counter: sample(columns.number[here.number], columns.heap[here.heap], columns.name[here.name], event); break;
     case Kind::step_begin:
     case Kind::step_end:
     case Kind::backward_begin: mark(kind, columns.number[here.number], event); break;
     case Kind::scope_begin:
-    case Kind::scope_end:
-      out_.recompute_regions |= static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute;
-      break;
+    case Kind::scope_end: out_.recompute_regions |= static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute; break;
     default:
       out_.statements += kind >= Kind::value_create;
       out_.releases += kind == Kind::value_release || kind == Kind::value_drop;
@@ -350,9 +343,8 @@ void Sweep::close_range() {
   in_range_ = false;
   after_range_ = true;
   for (HeapState& heap : heaps_) {
-    const std::pair<Meter*, Counter*> pairs[] = {{&heap.allocated, &heap.out.allocated},
-                                                 {&heap.reserved, &heap.out.reserved},
-                                                 {&heap.segments, &heap.out.segments}};
+    const std::pair<Meter*, Counter*> pairs[] = {
+        {&heap.allocated, &heap.out.allocated}, {&heap.reserved, &heap.out.reserved}, {&heap.segments, &heap.out.segments}};
     for (const auto& [meter, counter] : pairs) {
       if (meter->event == no_event) continue;
       counter->peak = static_cast<std::uint64_t>(std::max<std::int64_t>(meter->gate, 0));
@@ -374,8 +366,8 @@ void Sweep::check_stated_sums(const trace::ChunkInfo& chunk) {
 }
 
 void Sweep::sample(std::int64_t number, std::uint32_t heap, std::uint32_t name, std::uint64_t event) {
-  auto found = std::find_if(out_.counters.begin(), out_.counters.end(),
-                            [&](const SampledCounter& c) { return c.heap == heap && c.name == name; });
+  auto found =
+      std::find_if(out_.counters.begin(), out_.counters.end(), [&](const SampledCounter& c) { return c.heap == heap && c.name == name; });
   if (found == out_.counters.end()) {
     if (out_.counters.size() >= 256) return;  // named counters are few; a trace that has more is not a recorder's
     found = out_.counters.insert(found, SampledCounter{heap, name});
@@ -390,8 +382,6 @@ void Sweep::sample(std::int64_t number, std::uint32_t heap, std::uint32_t name, 
 
 }  // namespace
 
-Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options) {
-  return Sweep(file, options).run();
-}
+Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options) { return Sweep(file, options).run(); }
 
 }  // namespace liveset::ledger

@@ -120,7 +120,8 @@ std::uint32_t choose_heap(const trace::TraceFile& file);
 // By its name as in the dictionary ("cuda:0"). Usage error naming the ones there are.
 Result<std::uint32_t> find_heap(const trace::TraceFile& file, std::string_view name);
 
-// Errors: more allocations than there is memory for (a file's size does not tell), more events than 2^32 - 2, more than 4,095 heaps, a chunk that cannot be read.
+// Errors: more allocations than there is memory for (a file's size does not tell), more events than 2^32 - 2, more than 4,095 heaps, a
+// chunk that cannot be read.
 Result<PhysicalLedger> build_physical(const trace::TraceFile& file, const PhysicalOptions& options = {});
 
 }  // namespace liveset::ledger

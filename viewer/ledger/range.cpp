@@ -39,8 +39,7 @@ std::optional<std::int64_t> parse_time(std::string_view text) {
     decimals = 0;
   }
   std::string whole(digits.substr(0, digits.find('.')));
-  std::string fraction =
-      digits.find('.') == std::string_view::npos ? "" : std::string(digits.substr(digits.find('.') + 1));
+  std::string fraction = digits.find('.') == std::string_view::npos ? "" : std::string(digits.substr(digits.find('.') + 1));
   if ((whole.empty() && fraction.empty()) || fraction.find('.') != std::string::npos) return std::nullopt;
   fraction.resize(static_cast<std::size_t>(decimals), '0');
   return parse_integer(whole + fraction);
@@ -57,15 +56,13 @@ Result<std::vector<Mark>> step_marks(const trace::TraceFile& file) {
   trace::Columns columns;
   const trace::ColumnTable& table = trace::column_table();
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
-    if (Status status = file.read_chunk(chunk, trace::column::kind | trace::column::number, columns); !status)
-      return status.take_error();
+    if (Status status = file.read_chunk(chunk, trace::column::kind | trace::column::number, columns); !status) return status.take_error();
     std::size_t number_at = 0;
     for (std::uint32_t i = 0; i < columns.events; ++i) {
       if ((table[columns.kind[i]] & trace::column::number) == 0) continue;
       const auto kind = static_cast<trace::Kind>(columns.kind[i] & 0x7f);
       const bool begins = kind == trace::Kind::step_begin;
-      if (begins || kind == trace::Kind::step_end)
-        marks.push_back({columns.first_event + i, columns.number[number_at], begins});
+      if (begins || kind == trace::Kind::step_end) marks.push_back({columns.first_event + i, columns.number[number_at], begins});
       ++number_at;
     }
   }
@@ -97,10 +94,10 @@ Result<Range> resolve_steps(const trace::TraceFile& file, const RangeSpec& spec)
     inside = wanted;
   }
   if (range.first != Range::open_end) return range;
-  Error error = least == highest ? usage("the trace has no steps, so --range " + spec.text + " selects nothing",
-                                         "use a range of times or events")
-                                 : usage("the trace has no step in --range " + spec.text,
-                                         "its steps are " + std::to_string(least) + ".." + std::to_string(most));
+  Error error =
+      least == highest
+          ? usage("the trace has no steps, so --range " + spec.text + " selects nothing", "use a range of times or events")
+          : usage("the trace has no step in --range " + spec.text, "its steps are " + std::to_string(least) + ".." + std::to_string(most));
   error.file = file.path();
   return error;
 }
@@ -115,8 +112,7 @@ Result<std::uint64_t> event_at_time(const trace::TraceFile& file, std::int64_t t
   if (after == chunks.begin()) return chunks.empty() ? 0 : chunks.front().first_event;
   const auto chunk = after - 1;
   trace::Columns columns;
-  if (Status status = file.read_chunk(static_cast<std::size_t>(chunk - chunks.begin()), trace::column::time, columns);
-      !status)
+  if (Status status = file.read_chunk(static_cast<std::size_t>(chunk - chunks.begin()), trace::column::time, columns); !status)
     return status.take_error();
   const auto found = std::lower_bound(columns.time_ns.begin(), columns.time_ns.end(), time);
   return columns.first_event + static_cast<std::uint64_t>(found - columns.time_ns.begin());
@@ -138,9 +134,7 @@ Result<RangeSpec> parse_range(std::string_view text) {
   } else {
     spec.unit = RangeSpec::Unit::time;
   }
-  const auto number = [&](std::string_view part) {
-    return spec.unit == RangeSpec::Unit::time ? parse_time(part) : parse_integer(part);
-  };
+  const auto number = [&](std::string_view part) { return spec.unit == RangeSpec::Unit::time ? parse_time(part) : parse_integer(part); };
   const std::size_t dots = body.find("..");
   const std::string_view first = body.substr(0, dots);
   const std::string_view last = dots == std::string_view::npos ? std::string_view() : body.substr(dots + 2);
@@ -152,8 +146,7 @@ Result<RangeSpec> parse_range(std::string_view text) {
   }
   if (!from || !to) return usage("--range " + spec.text + " is not a range");
   if (*from > *to || (spec.unit != RangeSpec::Unit::step && *from == *to))
-    return usage("--range " + spec.text + " is empty: its end is not after its begin",
-                 "events and times are half-open, steps inclusive");
+    return usage("--range " + spec.text + " is empty: its end is not after its begin", "events and times are half-open, steps inclusive");
   spec.from = *from;
   spec.to = *to;
   return spec;
@@ -171,19 +164,17 @@ Result<Range> resolve_range(const trace::TraceFile& file, const RangeSpec& spec)
     case RangeSpec::Unit::time: {
       Result<std::uint64_t> first = event_at_time(file, spec.from);
       if (!first) return first.take_error();
-      Result<std::uint64_t> end =
-          spec.to == highest ? Result<std::uint64_t>(Range::open_end) : event_at_time(file, spec.to);
+      Result<std::uint64_t> end = spec.to == highest ? Result<std::uint64_t>(Range::open_end) : event_at_time(file, spec.to);
       if (!end) return end.take_error();
       range = {*first, *end};
       break;
     }
   }
-  const std::uint64_t events =
-      file.chunks().empty() ? 0 : file.chunks().back().first_event + file.chunks().back().events;
+  const std::uint64_t events = file.chunks().empty() ? 0 : file.chunks().back().first_event + file.chunks().back().events;
   if (range.first >= events || range.first >= range.end) {
-    Error error =
-        usage("no event lies in --range " + spec.text, (events == 0 ? "the trace has no events" : "the trace has events 0.." + std::to_string(events - 1)) +
-                                                           " and ends at " + std::to_string(file.end_time_ns()) + "ns");
+    Error error = usage("no event lies in --range " + spec.text,
+                        (events == 0 ? "the trace has no events" : "the trace has events 0.." + std::to_string(events - 1)) +
+                            " and ends at " + std::to_string(file.end_time_ns()) + "ns");
     error.file = file.path();
     return error;
   }

@@ -56,11 +56,11 @@ class RetainedFinder {
   const trace::Dictionary& dictionary_;
   RetainedBlocks found_;
   std::map<Key, Live> live_;
-  std::unordered_map<std::uint64_t, Key> keys_;               // of live blocks, by allocation
+  std::unordered_map<std::uint64_t, Key> keys_;                     // of live blocks, by allocation
   std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // open ones, per thread
-  std::unordered_map<std::string, std::uint32_t> names_;      // how often in this step
-  std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;  // allocation -> backward that it was last kept for
-  std::unordered_set<std::uint64_t> of_the_model_;  // allocations that hold parameters and the like: no activations
+  std::unordered_map<std::string, std::uint32_t> names_;            // how often in this step
+  std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;        // allocation -> backward that it was last kept for
+  std::unordered_set<std::uint64_t> of_the_model_;                  // allocations that hold parameters and the like: no activations
   std::uint64_t backward_ = 1;
 };
 

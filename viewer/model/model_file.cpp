@@ -49,7 +49,8 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string message_;
 };
 
-// Where a message stands in the file, for error texts; index -1 is a field that is not repeated. The tree is null for JSON, which keeps no lines.
+// Where a message stands in the file, for error texts; index -1 is a field that is not repeated. The tree is null for JSON, which keeps no
+// lines.
 struct Place {
   const Tree* tree = nullptr;
   const google::protobuf::Descriptor* type = nullptr;
@@ -171,11 +172,11 @@ class Reader {
     reads.resize(static_cast<std::size_t>(graph.layer_size()));
     for (int i = 0; i < graph.layer_size(); ++i) {
       const Place inner = place.inner("layer", i);
-      if (graph.layer(i).reads().empty()) return fail(inner.line("id", -1) + inner.path + " '" + graph.layer(i).id() + "' reads nothing", "make it an input");
+      if (graph.layer(i).reads().empty())
+        return fail(inner.line("id", -1) + inner.path + " '" + graph.layer(i).id() + "' reads nothing", "make it an input");
       for (int r = 0; r < graph.layer(i).reads_size(); ++r) {
         const auto found = index_.find(graph.layer(i).reads(r));
-        if (found == index_.end())
-          return fail_at(inner, "reads", r, "'" + graph.layer(i).reads(r) + "' is no input and no layer");
+        if (found == index_.end()) return fail_at(inner, "reads", r, "'" + graph.layer(i).reads(r) + "' is no input and no layer");
         reads[static_cast<std::size_t>(i)].push_back(found->second);
       }
     }
@@ -183,7 +184,8 @@ class Reader {
   }
 
   // Order in which the layers can run, ties in file order; says the cycle when there is none.
-  bool order(const proto::Graph& graph, const Place& place, const std::vector<std::vector<std::uint32_t>>& reads, std::vector<std::uint32_t>& out) {
+  bool order(const proto::Graph& graph, const Place& place, const std::vector<std::vector<std::uint32_t>>& reads,
+             std::vector<std::uint32_t>& out) {
     const auto inputs = static_cast<std::uint32_t>(graph.input_size());
     std::vector<std::uint32_t> waiting(reads.size());
     std::vector<std::vector<std::uint32_t>> readers(reads.size());
@@ -211,7 +213,8 @@ class Reader {
   bool fail_cycle(const proto::Graph& graph, const Place& place, const std::vector<std::vector<std::uint32_t>>& reads,
                   const std::vector<std::uint32_t>& waiting) {
     const auto inputs = static_cast<std::uint32_t>(graph.input_size());
-    auto layer = static_cast<std::uint32_t>(std::find_if(waiting.begin(), waiting.end(), [](std::uint32_t w) { return w != 0; }) - waiting.begin());
+    auto layer =
+        static_cast<std::uint32_t>(std::find_if(waiting.begin(), waiting.end(), [](std::uint32_t w) { return w != 0; }) - waiting.begin());
     std::vector<std::uint32_t> path;
     while (std::find(path.begin(), path.end(), layer) == path.end()) {
       path.push_back(layer);
@@ -278,7 +281,9 @@ class Reader {
       read[stated] = true;
     }
     const auto is_input = [&](std::uint32_t value) { return value < model.inputs.size(); };
-    const auto id_of = [&](std::uint32_t value) { return is_input(value) ? model.inputs[value].id : model.layers[value - model.inputs.size()].id; };
+    const auto id_of = [&](std::uint32_t value) {
+      return is_input(value) ? model.inputs[value].id : model.layers[value - model.inputs.size()].id;
+    };
     std::vector<std::uint32_t> unread;
     for (std::uint32_t value = 0; value < read.size(); ++value)
       if (!read[value]) unread.push_back(value);
@@ -295,8 +300,10 @@ class Reader {
   void check_total(const Model& model) {
     std::uint64_t total = 0, cost = 0;
     const auto add = [&](std::uint64_t& sum, std::uint64_t more, const char* what) {
-      if (more > max_total_bytes - sum) fail(std::string("the sum of all ") + what + " is above 2^62");
-      else sum += more;
+      if (more > max_total_bytes - sum)
+        fail(std::string("the sum of all ") + what + " is above 2^62");
+      else
+        sum += more;
     };
     for (const Input& input : model.inputs) add(total, input.bytes, "bytes");
     for (const Layer& layer : model.layers) {
@@ -323,7 +330,9 @@ Result<Model> parse_model(std::string_view text, const std::string& file) {
   const google::protobuf::LogSilencer silence;  // its messages go to stderr, ours say more
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return unreadable(file, "bad model: the file is empty", example);
-  if (looks_binary(text)) return unreadable(file, "bad model: this is a binary file", "a model is text; a trace belongs to summary, peak, ledger or before the model in compare");
+  if (looks_binary(text))
+    return unreadable(file, "bad model: this is a binary file",
+                      "a model is text; a trace belongs to summary, peak, ledger or before the model in compare");
   proto::Model parsed;
   Place root;
   root.type = proto::Model::descriptor();
@@ -348,10 +357,12 @@ Result<Model> parse_model(std::string_view text, const std::string& file) {
 
 Result<Model> read_model(const std::string& path) {
   struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return unreadable(path, std::strerror(errno), "give a model file, as samples/tanh_chain/chain.textproto");
+  if (stat(path.c_str(), &info) != 0)
+    return unreadable(path, std::strerror(errno), "give a model file, as samples/tanh_chain/chain.textproto");
   if (S_ISDIR(info.st_mode)) return unreadable(path, "is a directory", "give a model file, as samples/tanh_chain/chain.textproto");
   if (!S_ISREG(info.st_mode)) return unreadable(path, "is not a regular file", "copy what it gives to a file first");
-  if (static_cast<std::uint64_t>(info.st_size) > max_file_bytes) return unreadable(path, "is larger than 64 MiB, the limit for a model file");
+  if (static_cast<std::uint64_t>(info.st_size) > max_file_bytes)
+    return unreadable(path, "is larger than 64 MiB, the limit for a model file");
   std::ifstream stream(path, std::ios::binary);
   std::stringstream content;
   // It may grow meanwhile: stop reading above the limit.

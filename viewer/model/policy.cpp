@@ -8,7 +8,11 @@ namespace liveset::model {
 namespace {
 
 Error bad_policy(std::string what) {
-  return {ErrorKind::usage, "", {}, std::move(what), "policies are save-all, segment:K and segments:N,N,..., as in segment:2 or segments:3,2,1"};
+  return {ErrorKind::usage,
+          "",
+          {},
+          std::move(what),
+          "policies are save-all, segment:K and segments:N,N,..., as in segment:2 or segments:3,2,1"};
 }
 
 // What is wrong with a segment's length, empty when nothing is.
@@ -30,7 +34,8 @@ Result<Policy> parse_policy(std::string_view text) {
   std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   if (kind == "segment") {
     policy.kind = Policy::Kind::equal_segments;
-    if (const std::string wrong = read_length(rest, policy.length); !wrong.empty()) return bad_policy("policy '" + policy.text + "': the segment length" + wrong);
+    if (const std::string wrong = read_length(rest, policy.length); !wrong.empty())
+      return bad_policy("policy '" + policy.text + "': the segment length" + wrong);
     return policy;
   }
   if (kind != "segments") return bad_policy("unknown policy '" + policy.text + "'");
@@ -51,7 +56,8 @@ Result<std::vector<std::uint64_t>> boundaries(const Policy& policy, std::uint64_
   if (policy.kind == Policy::Kind::segments) {
     const std::uint64_t sum = std::accumulate(policy.lengths.begin(), policy.lengths.end(), std::uint64_t{0});
     if (sum != layers)
-      return bad_policy("policy '" + policy.text + "': the segments have " + std::to_string(sum) + " layers, the model has " + std::to_string(layers));
+      return bad_policy("policy '" + policy.text + "': the segments have " + std::to_string(sum) + " layers, the model has " +
+                        std::to_string(layers));
     for (const std::uint64_t length : policy.lengths) cuts.push_back(cuts.back() + length);
     return cuts;
   }

@@ -61,7 +61,8 @@ class Lowering {
     for (std::size_t segment = 0; segment + 1 < cuts_.size(); ++segment)
       for (std::uint64_t layer = cuts_[segment]; layer < cuts_[segment + 1]; ++layer) {
         const std::uint32_t value = model_.value_of(layer);
-        kept_[value] = value == model_.loss || !checkpointed(segment) || (last_reader_[value] != none && last_reader_[value] >= cuts_[segment + 1]);
+        kept_[value] =
+            value == model_.loss || !checkpointed(segment) || (last_reader_[value] != none && last_reader_[value] >= cuts_[segment + 1]);
       }
   }
 

@@ -24,7 +24,11 @@ json index_json(std::uint64_t index) { return index == absent ? json(nullptr) : 
 json side_json(const LogicalLedger& ledger, const std::vector<HeldValue>& held) {
   json names = json::array();
   for (const HeldValue& value : held) names.push_back(value.name);
-  return {{"peak", {{"ids", ledger.peak_ids}, {"bytes", ledger.peak_bytes}, {"event", index_json(ledger.peak_ids_event)}, {"bytes_event", index_json(ledger.peak_bytes_event)}}},
+  return {{"peak",
+           {{"ids", ledger.peak_ids},
+            {"bytes", ledger.peak_bytes},
+            {"event", index_json(ledger.peak_ids_event)},
+            {"bytes_event", index_json(ledger.peak_bytes_event)}}},
           {"forward_layers", ledger.forward_layers},
           {"events", ledger.events.size()},
           {"held_at_loss", names}};
@@ -48,16 +52,20 @@ std::string event_text(const LogicalLedger& ledger, std::uint64_t index) {
 
 // What differs, as short as a table's last column must be.
 std::string live_difference(const LogicalEvent& predicted, const LogicalEvent& recorded, bool exact) {
-  if (predicted.live_ids != recorded.live_ids) return std::to_string(predicted.live_ids) + " -> " + std::to_string(recorded.live_ids) + " ids";
+  if (predicted.live_ids != recorded.live_ids)
+    return std::to_string(predicted.live_ids) + " -> " + std::to_string(recorded.live_ids) + " ids";
   return format_bytes(predicted.live_bytes, exact) + " -> " + format_bytes(recorded.live_bytes, exact);
 }
 
-std::string live_text(const LogicalEvent& event) { return std::to_string(event.live_ids) + " ids " + std::to_string(event.live_bytes) + " B"; }
+std::string live_text(const LogicalEvent& event) {
+  return std::to_string(event.live_ids) + " ids " + std::to_string(event.live_bytes) + " B";
+}
 
 std::string what_differs(const LogicalLedger& predicted, const LogicalLedger& recorded, const AlignedEvent& row) {
   if (row.recorded == absent) return "predicted only: " + event_text(predicted, row.predicted);
   if (row.predicted == absent) return "recorded only: " + event_text(recorded, row.recorded);
-  if (!row.same_live) return "live predicted " + live_text(predicted.events[row.predicted]) + ", recorded " + live_text(recorded.events[row.recorded]);
+  if (!row.same_live)
+    return "live predicted " + live_text(predicted.events[row.predicted]) + ", recorded " + live_text(recorded.events[row.recorded]);
   return "";
 }
 
@@ -69,7 +77,9 @@ std::string percent(double share) {
 
 constexpr std::size_t indent = 16;  // of what stands beside a title
 
-std::string size_text(std::uint64_t bytes, const Style& style) { return format_bytes(bytes, style.exact_bytes) + (style.exact_bytes ? " B" : ""); }
+std::string size_text(std::uint64_t bytes, const Style& style) {
+  return format_bytes(bytes, style.exact_bytes) + (style.exact_bytes ? " B" : "");
+}
 
 std::string names_of(const std::vector<HeldValue>& values, const Style& style) {
   constexpr std::size_t shown = 12;
@@ -128,8 +138,10 @@ void write_rows(std::ostream& out, const LogicalLedger& predicted, const Logical
     if (same && !all) continue;
     if (written++ == rows_shown) break;
     const LogicalEvent& event = row.recorded != absent ? recorded.events[row.recorded] : predicted.events[row.predicted];
-    out << padded(event_text(predicted, row.predicted), width) << (same ? ' ' : '!') << padded(event_text(recorded, row.recorded), width) << ' '
-        << (row.same_event() && !row.same_live ? live_difference(predicted.events[row.predicted], event, style.exact_bytes) : std::to_string(event.live_ids))
+    out << padded(event_text(predicted, row.predicted), width) << (same ? ' ' : '!') << padded(event_text(recorded, row.recorded), width)
+        << ' '
+        << (row.same_event() && !row.same_live ? live_difference(predicted.events[row.predicted], event, style.exact_bytes)
+                                               : std::to_string(event.live_ids))
         << '\n';
   }
   if (!all) out << "only rows that differ, at most " << rows_shown << " of " << comparison.rows.size() << "; --format json has all\n";
@@ -139,10 +151,16 @@ std::string index_text(std::uint64_t index) { return index == absent ? "" : std:
 
 }  // namespace
 
-void write_comparison_table(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
-                            TableFormat format, const Style& style) {
-  const Table table({{"predicted", true}, {"recorded", true}, {"event"}, {"predicted ids", true}, {"recorded ids", true}, {"predicted bytes", true},
-                     {"recorded bytes", true}, {"difference"}},
+void write_comparison_table(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded,
+                            const LogicalComparison& comparison, TableFormat format, const Style& style) {
+  const Table table({{"predicted", true},
+                     {"recorded", true},
+                     {"event"},
+                     {"predicted ids", true},
+                     {"recorded ids", true},
+                     {"predicted bytes", true},
+                     {"recorded bytes", true},
+                     {"difference"}},
                     format, style);
   out << table.render_titles();
   for (const AlignedEvent& row : comparison.rows) {
@@ -154,19 +172,21 @@ void write_comparison_table(std::ostream& out, const LogicalLedger& predicted, c
       return bytes ? Cell::bytes(side->live_bytes) : Cell::count(side->live_ids);
     };
     const char* difference = right == nullptr ? "predicted only" : left == nullptr ? "recorded only" : row.same_live ? "" : "live";
-    out << table.render_row({Cell::words(index_text(row.predicted)), Cell::words(index_text(row.recorded)), Cell::words(event.substr(event.find(' ') + 1)),
-                             figure(left, false), figure(right, false), figure(left, true), figure(right, true), Cell::words(difference)});
+    out << table.render_row({Cell::words(index_text(row.predicted)), Cell::words(index_text(row.recorded)),
+                             Cell::words(event.substr(event.find(' ') + 1)), figure(left, false), figure(right, false), figure(left, true),
+                             figure(right, true), Cell::words(difference)});
   }
 }
 
-void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
-                           const json& head) {
+void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded,
+                           const LogicalComparison& comparison, const json& head) {
   json fields = head;
   const compare::RelativeErrors& errors = comparison.errors;
   fields["equal"] = comparison.error == 0;
   fields["error"] = comparison.error;
-  fields["errors"] = {{"events", errors.events},     {"peak_ids", errors.peak_ids},     {"peak_bytes", errors.peak_bytes}, {"layers", errors.layers},
-                      {"live_ids", errors.live_ids}, {"live_bytes", errors.live_bytes}, {"held", errors.held}};
+  fields["errors"] = {{"events", errors.events}, {"peak_ids", errors.peak_ids}, {"peak_bytes", errors.peak_bytes},
+                      {"layers", errors.layers}, {"live_ids", errors.live_ids}, {"live_bytes", errors.live_bytes},
+                      {"held", errors.held}};
   fields["compared"] = comparison.held_only ? "held" : "events";
   fields["predicted"] = side_json(predicted, comparison.held.predicted);
   fields["recorded"] = side_json(recorded, comparison.held.recorded);
@@ -176,10 +196,13 @@ void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, co
                     {"of_the_loss", held_json(comparison.held.of_the_loss)}};
   const std::uint64_t held = comparison.held.only_predicted.size() + comparison.held.only_recorded.size();
   fields["differences"] = {{"count", comparison.predicted_only + comparison.recorded_only + comparison.live_differs + held},
-                           {"predicted_only", comparison.predicted_only}, {"recorded_only", comparison.recorded_only},
-                           {"live_differs", comparison.live_differs}, {"held", held}};
+                           {"predicted_only", comparison.predicted_only},
+                           {"recorded_only", comparison.recorded_only},
+                           {"live_differs", comparison.live_differs},
+                           {"held", held}};
   out << "{\n";
-  for (const auto& [key, value] : fields.items()) out << "  " << json(key) << ": " << value.dump(-1, ' ', false, json::error_handler_t::replace) << ",\n";
+  for (const auto& [key, value] : fields.items())
+    out << "  " << json(key) << ": " << value.dump(-1, ' ', false, json::error_handler_t::replace) << ",\n";
   out << "  \"events\": [";
   bool first = true;
   for (const AlignedEvent& row : comparison.rows) {
@@ -191,8 +214,8 @@ void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, co
   out << (first ? "]\n}\n" : "\n  ]\n}\n");
 }
 
-void write_comparison_text(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded, const LogicalComparison& comparison,
-                           const Style& style) {
+void write_comparison_text(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded,
+                           const LogicalComparison& comparison, const Style& style) {
   out << wrapped(verdict(comparison), style, 2) << "\n\n";
   out << padded("", 16) << padded("predicted", 24) << "recorded\n";
   if (!comparison.held_only) {

@@ -9,8 +9,8 @@
 namespace liveset::report {
 
 // `head`'s fields first, then equal, error, errors{}, predicted{} and recorded{} (peak, forward_layers, events, held_at_loss),
-// held{only_predicted, only_recorded, of_the_loss}, differences{count, predicted_only, recorded_only, live_differs} and events[]: the aligned
-// rows {predicted, recorded} as indices or null, with `what` where they differ.
+// held{only_predicted, only_recorded, of_the_loss}, differences{count, predicted_only, recorded_only, live_differs} and events[]: the
+// aligned rows {predicted, recorded} as indices or null, with `what` where they differ.
 void write_comparison_json(std::ostream& out, const ledger::LogicalLedger& predicted, const ledger::LogicalLedger& recorded,
                            const compare::LogicalComparison& comparison, const nlohmann::ordered_json& head);
 // Verdict, peaks, then the events side by side: all of them when they are few, else where they differ.

@@ -41,8 +41,7 @@ void add_block(const trace::Dictionary& names, const Event& event, ColumnMask ma
   if ((mask & column::size) != 0) json["bytes"] = event.size;
   if ((mask & column::stream) != 0 && event.stream != 0) json["stream"] = event.stream;
   if (event.kind == trace::Kind::alloc || frees(event)) {
-    json["allocation"] =
-        event.allocation == trace::no_allocation ? ordered_json(nullptr) : ordered_json(event.allocation);
+    json["allocation"] = event.allocation == trace::no_allocation ? ordered_json(nullptr) : ordered_json(event.allocation);
   }
   if (!event.has_totals) return;
   json["allocator_minus_sum"] = event.total_error;
@@ -84,8 +83,7 @@ std::string event_details(const trace::Dictionary& names, const Event& event) {
   for (const auto& [key, field] : json.items()) {
     if (field.is_string() && field.get_ref<const std::string&>().empty()) continue;
     if (field.is_array() && field.empty()) continue;
-    std::string shown = field.is_string() ? field.get<std::string>()
-                                          : field.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    std::string shown = field.is_string() ? field.get<std::string>() : field.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
     text += (text.empty() ? "" : " ") + key + "=" + shown;
   }
   return text;

@@ -63,7 +63,8 @@ json broken_rules(const LogicalLedger& ledger) {
 
 json group_peaks(const LogicalLedger& ledger) {
   json groups = json::object();
-  for (const ledger::LogicalGroup& group : ledger.groups) groups[group.name] = {{"peak_ids", group.peak_ids}, {"peak_bytes", group.peak_bytes}};
+  for (const ledger::LogicalGroup& group : ledger.groups)
+    groups[group.name] = {{"peak_ids", group.peak_ids}, {"peak_bytes", group.peak_bytes}};
   return groups;
 }
 
@@ -75,12 +76,14 @@ bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return form
 
 // Widths are fixed before the first row, so that a long ledger is printed as it is walked.
 std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
-  if (format != TableFormat::text) return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
+  if (format != TableFormat::text)
+    return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
   std::size_t value = 5;
   for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
   for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
   const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
-  std::vector<Column> columns{{"event", true, width(ledger.events.size(), 5)}, {"phase", false, 9}, {"kind", false, 7}, {"value", false, value}};
+  std::vector<Column> columns{
+      {"event", true, width(ledger.events.size(), 5)}, {"phase", false, 9}, {"kind", false, 7}, {"value", false, value}};
   if (shows_reads(ledger, format)) columns.push_back({"reads", false, reads_limit});
   columns.push_back({"ids", true, width(ledger.peak_ids, 4)});
   columns.push_back({"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U});
@@ -125,7 +128,9 @@ nlohmann::ordered_json names_json(const LogicalLedger& ledger, const std::vector
 void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head) {
   const bool layers_known = ledger.names_values();
   json fields = head;
-  fields["peak"] = {{"ids", ledger.peak_ids}, {"bytes", ledger.peak_bytes}, {"event", event_number(ledger.peak_ids_event)},
+  fields["peak"] = {{"ids", ledger.peak_ids},
+                    {"bytes", ledger.peak_bytes},
+                    {"event", event_number(ledger.peak_ids_event)},
                     {"bytes_event", event_number(ledger.peak_bytes_event)}};
   fields["forward_layers"] = layers_known ? json(ledger.forward_layers) : json(nullptr);
   fields["held_at_loss"] = name_list(ledger, ledger.held_at_loss);
@@ -169,20 +174,22 @@ void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableF
 void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const Style& style) {
   const std::size_t rest = style.columns > 60 ? style.columns - 40 : 40;
   const auto bytes = [&](std::uint64_t number) { return format_bytes(number, style.exact_bytes) + (style.exact_bytes ? " B" : ""); };
-  out << "peak            " << format_count(ledger.peak_ids) << (ledger.peak_ids == 1 ? " value" : " values") << " at event " << event_text(ledger.peak_ids_event) << ", "
-      << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event) << '\n';
+  out << "peak            " << format_count(ledger.peak_ids) << (ledger.peak_ids == 1 ? " value" : " values") << " at event "
+      << event_text(ledger.peak_ids_event) << ", " << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event)
+      << '\n';
   if (ledger.names_values()) out << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n";
-  const auto counted = static_cast<std::size_t>(std::count_if(ledger.held_at_loss.begin(), ledger.held_at_loss.end(),
-                                                              [&](std::uint32_t id) { return ledger.values[id].counted; }));
+  const auto counted = static_cast<std::size_t>(
+      std::count_if(ledger.held_at_loss.begin(), ledger.held_at_loss.end(), [&](std::uint32_t id) { return ledger.values[id].counted; }));
   const std::size_t others = ledger.held_at_loss.size() - counted;
   out << "held at loss    " << counted;
   if (others != 0) out << " + " << others << (others == 1 ? " input" : " inputs") << ", not counted";
   out << ": " << printable(joined(ledger, ledger.held_at_loss, rest), style) << '\n';
   for (const ledger::LogicalGroup& group : ledger.groups)
-    out << "group           " << printable(group.name, style) << ": at most " << group.peak_ids << " live, " << bytes(group.peak_bytes) << '\n';
+    out << "group           " << printable(group.name, style) << ": at most " << group.peak_ids << " live, " << bytes(group.peak_bytes)
+        << '\n';
   if (ledger.broken_count != 0)
-    out << "broken rules    " << format_count(ledger.broken_count) << ", first at event " << format_count(ledger.broken.front().event) << ": "
-        << wrapped(ledger.broken.front().what, style, 16) << '\n';
+    out << "broken rules    " << format_count(ledger.broken_count) << ", first at event " << format_count(ledger.broken.front().event)
+        << ": " << wrapped(ledger.broken.front().what, style, 16) << '\n';
 }
 
 }  // namespace liveset::report

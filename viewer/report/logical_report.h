@@ -11,8 +11,8 @@ namespace liveset::report {
 // One JSON object, written event by event: `head`'s fields first (schema, policy, ...), then
 //   forward_layers is null where the trace names no values (a PyTorch graph);
 //   peak {ids, bytes, event, bytes_event}   event: the first with the most ids; bytes_event: the first with the most bytes
-//   forward_layers, held_at_loss[], held_at_loss_bytes, events[] {index, phase, kind, value, layer, reads[], live[], live_ids, live_bytes, forward_layers}
-//   and groups{}, live_at_end[], broken_rules {count, first[]}.
+//   forward_layers, held_at_loss[], held_at_loss_bytes, events[] {index, phase, kind, value, layer, reads[], live[], live_ids, live_bytes,
+//   forward_layers} and groups{}, live_at_end[], broken_rules {count, first[]}.
 // Events of a trace also have trace_event and, inside a step, step; region events have their attributes and `<group>_live`.
 void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head);
 

@@ -11,8 +11,7 @@ using nlohmann::ordered_json;
 
 // Name of the innermost scope of kind op.
 std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
-  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256;
-       ++depth, scope = names.scopes[scope].parent) {
+  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
     if (names.scopes[scope].kind == trace::ScopeKind::op) return std::string(names.string(names.scopes[scope].name));
   }
   return "";
@@ -22,8 +21,7 @@ std::string group_of(const LiveBlock& block, GroupBy by) {
   switch (by) {
     case GroupBy::memory_class: return std::string(trace::class_name(block.memory_class));
     // Parameters and what the optimizer keeps are made in no module: their class says more than "none".
-    case GroupBy::module:
-      return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
+    case GroupBy::module: return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
     case GroupBy::op: return block.op.empty() ? "(no op)" : block.op;
     case GroupBy::phase: return std::string(trace::phase_name(block.detail.phase));
     case GroupBy::step: return block.detail.step ? "step " + std::to_string(*block.detail.step) : "(no step)";
@@ -38,8 +36,7 @@ const char* by_name(GroupBy by) {
 }
 
 std::string name_of(const trace::Dictionary& names, const ledger::BlockName& name) {
-  const std::uint32_t id =
-      name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
+  const std::uint32_t id = name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
   return std::string(names.string(id));
 }
 
@@ -94,12 +91,9 @@ std::vector<Group> group(const std::vector<LiveBlock>& blocks, GroupBy by) {
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
   const trace::Health& health = file.health();
-  if (health.truncated || health.damaged_packets != 0)
-    report.warnings.push_back("the file is incomplete: " + health.note);
-  if (health.lost_events != 0)
-    report.warnings.push_back(format_count(health.lost_events) + " events were lost");
-  if (ledger.sums_off_after_holes != 0)
-    report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
+  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
+  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (ledger.sums_off_after_holes != 0) report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
 }
 
 }  // namespace
@@ -119,9 +113,7 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   // The moment comes first, so that the second pass keeps the names of what lives then; its classes only after that
   // pass.
   const bool is_peak = options.at == ledger::no_event;
-  const auto look = [&] {
-    return is_peak ? peak_of(file, *ledger, options.counter) : moment_at(file, *ledger, options.at);
-  };
+  const auto look = [&] { return is_peak ? peak_of(file, *ledger, options.counter) : moment_at(file, *ledger, options.at); };
   PeakReport report;
   report.file = file.path();
   report.is_peak = is_peak;
@@ -144,8 +136,7 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
 
   report.peak = std::move(*moment);
   report.groups = group(*blocks, options.by);
-  std::stable_sort(blocks->begin(), blocks->end(),
-                   [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
+  std::stable_sort(blocks->begin(), blocks->end(), [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
   if (blocks->size() > options.top) blocks->resize(options.top);
   report.largest = std::move(*blocks);
   return report;
@@ -191,8 +182,8 @@ Table groups_table(const PeakReport& report, TableFormat format, const Style& st
     table = Table({{"bytes", true}, {"percent", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
   for (std::size_t i = 0; i < std::min(top, report.groups.size()); ++i) {
     const Group& group = report.groups[i];
-    table.row({Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes),
-               Cell::count(group.blocks), Cell::words(group.name)});
+    table.row({Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes), Cell::count(group.blocks),
+               Cell::words(group.name)});
   }
   return table;
 }
@@ -228,18 +219,16 @@ std::string peak_text(const PeakReport& report, std::size_t top, const Style& st
   }
   std::string headline = peak_headline(report.peak, style);
   if (!report.is_peak) headline.replace(headline.find("PEAK"), 4, "LIVE");
-  text += headline + "      " + format_count(report.peak.blocks) +
-          (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
+  text +=
+      headline + "      " + format_count(report.peak.blocks) + (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();
   const std::size_t shown = std::min(std::max<std::size_t>(top, 10), report.groups.size());
-  if (shown < report.groups.size())
-    text += "  (" + format_count(report.groups.size() - shown) + " more groups; --top shows more)\n";
+  if (shown < report.groups.size()) text += "  (" + format_count(report.groups.size() - shown) + " more groups; --top shows more)\n";
   if (report.peak.allocated_bytes < report.peak.bytes)
     text += "  (" + format_bytes(report.peak.bytes - report.peak.allocated_bytes, style.exact_bytes) +
             " in no block: kept by the allocator for later)\n";
   if (!report.largest.empty())
-    text += "\nThe largest blocks (born: event of the allocation)\n" +
-            largest_table(report, TableFormat::text, style).render();
+    text += "\nThe largest blocks (born: event of the allocation)\n" + largest_table(report, TableFormat::text, style).render();
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";
 }
@@ -249,8 +238,6 @@ std::string peak_markdown(const PeakReport& report, const Style& style) {
          largest_table(report, TableFormat::md, style).render();
 }
 
-std::string peak_csv(const PeakReport& report) {
-  return groups_table(report, TableFormat::csv, {}, report.groups.size()).render();
-}
+std::string peak_csv(const PeakReport& report) { return groups_table(report, TableFormat::csv, {}, report.groups.size()).render(); }
 
 }  // namespace liveset::report

@@ -27,8 +27,8 @@ struct LiveBlock {
 struct PeakReport {
   std::string file;
   PeakFigure peak;
-  bool is_peak = true;   // false: --at EVENT
-  bool is_empty = false;  // the trace has no allocation: there is no peak and nothing lives
+  bool is_peak = true;                           // false: --at EVENT
+  bool is_empty = false;                         // the trace has no allocation: there is no peak and nothing lives
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   GroupBy by = GroupBy::memory_class;
   std::vector<Group> groups;       // by bytes, falling; they sum to peak.allocated_bytes

@@ -32,8 +32,7 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
     if (event.index >= range.end) return false;
     if (event.index < range.first || !is_physical(event.kind)) return true;
     const bool moves = event.kind == Kind::alloc || event.kind == Kind::free_requested;
-    const ledger::Block* block =
-        moves || event.kind == Kind::free_completed ? ledger.blocks.find(event.allocation) : nullptr;
+    const ledger::Block* block = moves || event.kind == Kind::free_completed ? ledger.blocks.find(event.allocation) : nullptr;
     if ((block != nullptr ? block->heap() : event.heap) != ledger.shown_heap) return true;
     const std::uint64_t bytes = block != nullptr ? ledger.blocks.bytes(*block) : event.size;
     row.address = event.address;
@@ -63,15 +62,13 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
   return trace::for_each_event(file, first, file.chunks().size(), show);
 }
 
-Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file,
-                                                           const ledger::PhysicalLedger& ledger, std::uint64_t address,
-                                                           const ledger::Range& range) {
+Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
+                                                           std::uint64_t address, const ledger::Range& range) {
   std::vector<std::uint32_t> ordinals;
   const trace::ColumnTable& table = trace::column_table();
   trace::Columns columns;
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
-    if (Status status = file.read_chunk(chunk, column::kind | column::address | column::size, columns); !status)
-      return status.take_error();
+    if (Status status = file.read_chunk(chunk, column::kind | column::address | column::size, columns); !status) return status.take_error();
     trace::Positions at;
     std::uint64_t ordinal = columns.first_allocation;
     for (std::uint32_t i = 0; i < columns.events; ++i) {

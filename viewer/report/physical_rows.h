@@ -24,8 +24,7 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
                          const std::function<bool(const PhysicalRow&)>& visit);
 
 // Every block of any heap that held `address`, in the order of birth, that lived in `range`.
-Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file,
-                                                           const ledger::PhysicalLedger& ledger, std::uint64_t address,
-                                                           const ledger::Range& range);
+Result<std::vector<ledger::BlockDetail>> blocks_at_address(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
+                                                           std::uint64_t address, const ledger::Range& range);
 
 }  // namespace liveset::report

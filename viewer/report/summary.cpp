@@ -20,22 +20,17 @@ std::string heap_name(const trace::TraceFile& file, std::uint32_t heap) {
 std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const PhysicalLedger& ledger) {
   std::vector<CounterFigure> figures;
   const auto add = [&](std::uint32_t heap, const char* name, const ledger::Counter& counter) {
-    if (counter.known)
-      figures.push_back(
-          {heap_name(file, heap), name, counter.peak, counter.final, counter.peak_event, counter.sampled});
+    if (counter.known) figures.push_back({heap_name(file, heap), name, counter.peak, counter.final, counter.peak_event, counter.sampled});
   };
   for (const ledger::HeapLedger& heap : ledger.heaps) {
     add(heap.heap, "allocated", heap.allocated);
     add(heap.heap, "reserved", heap.reserved);
     add(heap.heap, "segments", heap.segments);
   }
-  const auto unsigned_of = [](std::int64_t number) {
-    return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0));
-  };
+  const auto unsigned_of = [](std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); };
   for (const ledger::SampledCounter& counter : ledger.counters) {
-    figures.push_back({counter.heap == 0 ? "process" : heap_name(file, counter.heap),
-                       std::string(file.dictionary().string(counter.name)), unsigned_of(counter.peak),
-                       unsigned_of(counter.final), counter.peak_event, true});
+    figures.push_back({counter.heap == 0 ? "process" : heap_name(file, counter.heap), std::string(file.dictionary().string(counter.name)),
+                       unsigned_of(counter.peak), unsigned_of(counter.final), counter.peak_event, true});
   }
   return figures;
 }
@@ -75,12 +70,10 @@ Error no_counter(const trace::TraceFile& file, const PhysicalLedger& ledger, con
           known.empty() ? "it has none" : "it has " + known};
 }
 
-std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Attribution& attribution,
-                                 const ledger::Range& range) {
+std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Attribution& attribution, const ledger::Range& range) {
   std::vector<std::uint64_t> moments;
   for (const ledger::Backward& backward : ledger.backwards) moments.push_back(backward.event);
-  const std::vector<ClassBytes> classes =
-      ledger::class_bytes_at(ledger, ledger.shown_heap, moments);
+  const std::vector<ClassBytes> classes = ledger::class_bytes_at(ledger, ledger.shown_heap, moments);
   std::vector<StepFigure> figures(ledger.steps.size());
   for (std::size_t i = 0; i < figures.size(); ++i) figures[i].step = ledger.steps[i];
   for (std::size_t i = 0; i < ledger.backwards.size(); ++i) {
@@ -98,8 +91,8 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {
   const std::string shown = heap_name(file, ledger.shown_heap);
   const std::vector<CounterFigure> counters = counters_of(file, ledger);
-  const auto found = std::find_if(counters.begin(), counters.end(),
-                                  [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
+  const auto found =
+      std::find_if(counters.begin(), counters.end(), [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
   if (found == counters.end() || found->peak_event == ledger::no_event) return no_counter(file, ledger, counter);
   Result<PeakFigure> figure = look_at(file, ledger, found->peak_event);
   if (!figure) return figure;
@@ -107,8 +100,7 @@ Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& l
   figure->bytes = found->peak;
   figure->sampled = found->sampled;
   if (figure->bytes > figure->allocated_bytes)
-    figure->classes[static_cast<std::size_t>(trace::MemoryClass::unattributed)] +=
-        figure->bytes - figure->allocated_bytes;
+    figure->classes[static_cast<std::size_t>(trace::MemoryClass::unattributed)] += figure->bytes - figure->allocated_bytes;
   return figure;
 }
 
@@ -126,8 +118,7 @@ Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& 
     Result<ledger::EventStamp> stamp = ledger::describe_event(file, found.event);
     if (!stamp) return stamp.take_error();
     figures.push_back({found, heap_name(file, found.heap), file.dictionary().module_path(stamp->scope),
-                       file.dictionary().scope_path(stamp->scope), stamp->time_ns,
-                       ledger::step_at(ledger, found.event), stamp->phase});
+                       file.dictionary().scope_path(stamp->scope), stamp->time_ns, ledger::step_at(ledger, found.event), stamp->phase});
   }
   return figures;
 }
@@ -143,21 +134,18 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   }
   Result<PhysicalLedger> ledger = ledger::build_physical(file, physical);
   if (!ledger) return ledger.take_error();
-  Result<ledger::Attribution> attribution =
-      ledger::attribute_blocks(file, *ledger, {ledger::no_event, options.progress});
+  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, {ledger::no_event, options.progress});
   if (!attribution) return attribution.take_error();
 
   Summary summary;
   summary.file = file.path();
   summary.file_bytes = file.file_bytes();
   summary.events = file.events();
-  summary.allocations =
-      std::accumulate(ledger->heaps.begin(), ledger->heaps.end(), std::uint64_t{0},
-                      [](std::uint64_t sum, const ledger::HeapLedger& heap) { return sum + heap.allocations; });
+  summary.allocations = std::accumulate(ledger->heaps.begin(), ledger->heaps.end(), std::uint64_t{0},
+                                        [](std::uint64_t sum, const ledger::HeapLedger& heap) { return sum + heap.allocations; });
   summary.end_time_ns = file.end_time_ns();
   summary.process = file.header().process;
-  summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1),
-                         file.dictionary().sources.end());
+  summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1), file.dictionary().sources.end());
   summary.range = options.range;
   summary.counters = counters_of(file, *ledger);
   summary.phases = ledger->phases;

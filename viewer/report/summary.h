@@ -27,8 +27,7 @@ struct PeakFigure {
   bool sampled = false;
   std::optional<std::int64_t> step;
   trace::Phase phase = trace::Phase::other;
-  std::uint64_t allocated_bytes =
-      0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
+  std::uint64_t allocated_bytes = 0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
   // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below
   // `allocated` (requested), the classes sum to allocated_bytes instead.
   ledger::ClassBytes classes{};
@@ -67,14 +66,13 @@ struct Summary {
   std::vector<CounterFigure> counters;
   std::optional<PeakFigure> peak;
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
-  std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
+  std::uint64_t baseline_bytes = 0;              // of the shown heap: allocated before the recording began
   ledger::Phases phases;
   std::vector<StepFigure> steps;  // that begin in the range
   ledger::Attribution attribution;
   // Health.
   trace::Health health;
-  std::uint64_t unmatched_frees = 0, conservation_mismatches = 0, checked_events = 0, open_blocks = 0, holes = 0,
-                sums_off = 0;
+  std::uint64_t unmatched_frees = 0, conservation_mismatches = 0, checked_events = 0, open_blocks = 0, holes = 0, sums_off = 0;
   std::uint64_t reserved_below_total = 0, segments_not_reserved = 0, dropped_marks = 0;
   std::vector<ledger::Mismatch> mismatches;
   std::vector<std::string> heap_names;  // by id, for the mismatches
@@ -91,13 +89,11 @@ struct SummaryOptions {
 Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options);
 
 // The ledger of one counter's peak, for `peak` too. `ledger` must have been attributed.
-Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
-                           const std::string& counter);
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const std::string& counter);
 // The live set of the shown heap after `event`, as if it were a peak of `allocated`.
 Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event);
 
-Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file,
-                                                        const ledger::PhysicalLedger& ledger,
+Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                                         const ledger::Range& range);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);

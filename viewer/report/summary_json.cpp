@@ -7,12 +7,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json optional_text(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
-}
-ordered_json event_json(std::uint64_t event) {
-  return event == ledger::no_event ? ordered_json(nullptr) : ordered_json(event);
-}
+ordered_json optional_text(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
+ordered_json event_json(std::uint64_t event) { return event == ledger::no_event ? ordered_json(nullptr) : ordered_json(event); }
 
 ordered_json phases_json(const ledger::Phases& phases) {
   ordered_json json = ordered_json::object();
@@ -43,15 +39,14 @@ ordered_json step_json(const StepFigure& figure) {
   const ledger::Step& step = figure.step;
   std::uint64_t allocations = 0;
   for (const ledger::PhaseFigures& phase : step.phases) allocations += phase.allocations;
-  ordered_json json = {
-      {"step", step.number},
-      {"first_event", step.first_event},
-      {"end_event", event_json(step.end_event)},
-      {"peak_bytes", std::max<std::int64_t>(step.peak().peak_bytes, 0)},
-      {"peak_event", event_json(step.peak().peak_event)},
-      {"allocations", allocations},
-      {"recompute_allocations", step.phases[static_cast<std::size_t>(trace::Phase::recompute)].allocations},
-      {"phases", phases_json(step.phases)}};
+  ordered_json json = {{"step", step.number},
+                       {"first_event", step.first_event},
+                       {"end_event", event_json(step.end_event)},
+                       {"peak_bytes", std::max<std::int64_t>(step.peak().peak_bytes, 0)},
+                       {"peak_event", event_json(step.peak().peak_event)},
+                       {"allocations", allocations},
+                       {"recompute_allocations", step.phases[static_cast<std::size_t>(trace::Phase::recompute)].allocations},
+                       {"phases", phases_json(step.phases)}};
   json["backward_start"] = figure.backwards.empty() ? ordered_json(nullptr) : backward_json(figure.backwards.front());
   json["backwards"] = ordered_json::array();
   for (const BackwardFigure& backward : figure.backwards) json["backwards"].push_back(backward_json(backward));
@@ -61,8 +56,7 @@ ordered_json step_json(const StepFigure& figure) {
 ordered_json counters_json(const Summary& summary) {
   ordered_json json = ordered_json::object();
   for (const CounterFigure& counter : summary.counters) {
-    ordered_json figure = {
-        {"peak", counter.peak}, {"final", counter.final}, {"peak_event", event_json(counter.peak_event)}};
+    ordered_json figure = {{"peak", counter.peak}, {"final", counter.final}, {"peak_event", event_json(counter.peak_event)}};
     if (counter.sampled) figure["sampled"] = true;
     json[counter.heap][counter.name] = figure;
   }
@@ -76,16 +70,13 @@ ordered_json reconciliation_json(const Summary& summary) {
                        {"shared_blocks", found.shared_blocks}, {"freed_before_release", found.freed_before_release}};
   json["first_orphans"] = ordered_json::array();
   for (const ledger::Orphan& orphan : found.first_orphans)
-    json["first_orphans"].push_back({{"event", orphan.event},
-                                     {"kind", trace::kind_name(orphan.kind)},
-                                     {"address", orphan.address},
-                                     {"bytes", orphan.size}});
+    json["first_orphans"].push_back(
+        {{"event", orphan.event}, {"kind", trace::kind_name(orphan.kind)}, {"address", orphan.address}, {"bytes", orphan.size}});
   json["over_retention"] = {{"blocks", found.over_retained_blocks},
                             {"bytes", found.over_retained_bytes},
                             {"byte_seconds", found.over_retained_byte_seconds},
                             {"longest_ns", found.longest_delay_ns}};
-  if (summary.peak)
-    json["unnamed_at_peak"] = {{"blocks", summary.peak->unnamed_blocks}, {"bytes", summary.peak->unnamed_bytes}};
+  if (summary.peak) json["unnamed_at_peak"] = {{"blocks", summary.peak->unnamed_blocks}, {"bytes", summary.peak->unnamed_bytes}};
   return json;
 }
 
@@ -108,10 +99,9 @@ ordered_json health_json(const Summary& summary) {
                        {"end", optional_text(health.end)}};
   json["first_mismatches"] = ordered_json::array();
   for (const ledger::Mismatch& mismatch : summary.mismatches) {
-    json["first_mismatches"].push_back(
-        {{"event", mismatch.event},
-         {"heap", mismatch.heap < summary.heap_names.size() ? summary.heap_names[mismatch.heap] : ""},
-         {"difference", mismatch.found - mismatch.expected}});
+    json["first_mismatches"].push_back({{"event", mismatch.event},
+                                        {"heap", mismatch.heap < summary.heap_names.size() ? summary.heap_names[mismatch.heap] : ""},
+                                        {"difference", mismatch.found - mismatch.expected}});
   }
   return json;
 }
@@ -120,17 +110,13 @@ ordered_json health_json(const Summary& summary) {
 
 ordered_json classes_json(const ledger::ClassBytes& classes) {
   ordered_json json = ordered_json::object();
-  for (std::size_t i = 1; i < classes.size(); ++i)
-    json[std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = classes[i];
+  for (std::size_t i = 1; i < classes.size(); ++i) json[std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = classes[i];
   return json;
 }
 
 ordered_json peak_json(const PeakFigure& peak) {
-  ordered_json json = {{"heap", peak.heap},
-                       {"counter", peak.counter},
-                       {"bytes", peak.bytes},
-                       {"event", peak.event},
-                       {"time_ns", peak.time_ns}};
+  ordered_json json = {
+      {"heap", peak.heap}, {"counter", peak.counter}, {"bytes", peak.bytes}, {"event", peak.event}, {"time_ns", peak.time_ns}};
   json["step"] = peak.step ? ordered_json(*peak.step) : ordered_json(nullptr);
   json["phase"] = trace::phase_name(peak.phase);
   json["module"] = optional_text(peak.module);
@@ -158,10 +144,8 @@ ordered_json out_of_memory_json(const std::vector<OutOfMemoryFigure>& figures) {
 }
 
 ordered_json summary_json(const Summary& summary) {
-  ordered_json json = {{"schema", "liveset.summary/1"},
-                       {"file", summary.file},
-                       {"file_bytes", summary.file_bytes},
-                       {"events", summary.events}};
+  ordered_json json = {
+      {"schema", "liveset.summary/1"}, {"file", summary.file}, {"file_bytes", summary.file_bytes}, {"events", summary.events}};
   json["allocations"] = summary.allocations;
   json["duration_ns"] = summary.end_time_ns;
   json["process"] = {{"pid", summary.process.pid},
@@ -172,10 +156,8 @@ ordered_json summary_json(const Summary& summary) {
     json["range"] = {{"first_event", summary.range.first}, {"end_event", std::min(summary.range.end, summary.events)}};
   json["sources"] = ordered_json::array();
   for (const trace::Source& source : summary.sources)
-    json["sources"].push_back({{"name", source.name},
-                               {"version", source.version},
-                               {"covers", source.covers},
-                               {"cannot_see", source.cannot_see}});
+    json["sources"].push_back(
+        {{"name", source.name}, {"version", source.version}, {"covers", source.covers}, {"cannot_see", source.cannot_see}});
   json["counters"] = counters_json(summary);
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);

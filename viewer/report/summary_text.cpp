@@ -11,9 +11,7 @@ namespace {
 
 constexpr std::size_t shown_steps = 10;
 
-std::string bold(const std::string& text, const Style& style) {
-  return style.color ? "\033[1m" + text + "\033[0m" : text;
-}
+std::string bold(const std::string& text, const Style& style) { return style.color ? "\033[1m" + text + "\033[0m" : text; }
 
 std::string join_words(const std::vector<std::string>& words) {
   std::string text;
@@ -38,12 +36,10 @@ std::string quoted(const std::string& path) {
 
 std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = counted(summary.events, "event", "events");
-  if (!summary.steps.empty())
-    facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
-  facts += ", " + format_time(summary.end_time_ns) + " to the last" +
-           (summary.health.end == "killed" ? ", the job was killed" : "") + ", pid " + std::to_string(summary.process.pid);
-  const std::string command =
-      printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
+  if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
+  facts += ", " + format_time(summary.end_time_ns) + " to the last" + (summary.health.end == "killed" ? ", the job was killed" : "") +
+           ", pid " + std::to_string(summary.process.pid);
+  const std::string command = printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
   return wrapped(summary.file + "  (" + facts + ")", style, 2) + "\n" + (command.empty() ? "" : "  " + command + "\n");
 }
 
@@ -61,16 +57,10 @@ std::vector<std::size_t> steps_to_show(const Summary& summary) {
   return shown;
 }
 
-Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format,
-                  const Style& style) {
-  Table table({{"step", true},
-               {"peak", true},
-               {"in phase"},
-               {"at backward", true},
-               {"activations", true},
-               {"blocks", true},
-               {"recomputed", true}},
-              format, style);
+Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown, TableFormat format, const Style& style) {
+  Table table(
+      {{"step", true}, {"peak", true}, {"in phase"}, {"at backward", true}, {"activations", true}, {"blocks", true}, {"recomputed", true}},
+      format, style);
   for (const std::size_t i : shown) {
     const StepFigure& figure = summary.steps[i];
     const ledger::PhaseFigures& peak = figure.step.peak();
@@ -98,8 +88,8 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
 Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"heap"}, {"counter"}, {"peak", true}, {"at the end", true}, {""}}, format, style);
   for (const CounterFigure& counter : summary.counters)
-    table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak),
-               Cell::bytes(counter.final), Cell::words(counter.sampled ? "sampled" : "")});
+    table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak), Cell::bytes(counter.final),
+               Cell::words(counter.sampled ? "sampled" : "")});
   return table;
 }
 
@@ -108,8 +98,8 @@ Table phases_table(const Summary& summary, TableFormat format, const Style& styl
   for (int i = 0; i < trace::phase_count; ++i) {
     const ledger::PhaseFigures& phase = summary.phases[static_cast<std::size_t>(i)];
     if (phase.peak_bytes >= 0)
-      table.row({Cell::words(trace::phase_name(static_cast<trace::Phase>(i))),
-                 Cell::bytes(static_cast<std::uint64_t>(phase.peak_bytes)), Cell::count(phase.allocations)});
+      table.row({Cell::words(trace::phase_name(static_cast<trace::Phase>(i))), Cell::bytes(static_cast<std::uint64_t>(phase.peak_bytes)),
+                 Cell::count(phase.allocations)});
   }
   return table;
 }
@@ -123,20 +113,17 @@ std::string source_names(const Summary& summary) {
 void reconciliation_lines(const Summary& summary, const Style& style, std::vector<std::string>& lines) {
   const ledger::Attribution& found = summary.attribution;
   if (found.orphans != 0)
-    lines.push_back(counted(found.orphans, "statement names", "statements name") +
-                    " a storage that no live block holds (" + format_bytes(found.orphan_bytes, style.exact_bytes) +
-                    ")");
+    lines.push_back(counted(found.orphans, "statement names", "statements name") + " a storage that no live block holds (" +
+                    format_bytes(found.orphan_bytes, style.exact_bytes) + ")");
   // Some nanoseconds between a release and the free are how programs work; a hundredth of the peak over the whole run
   // is not.
-  const double whole =
-      summary.peak ? 1e-9 * static_cast<double>(summary.end_time_ns) * static_cast<double>(summary.peak->bytes) : 0;
+  const double whole = summary.peak ? 1e-9 * static_cast<double>(summary.end_time_ns) * static_cast<double>(summary.peak->bytes) : 0;
   if (found.over_retained_byte_seconds > 0.01 * whole)
     lines.push_back(counted(found.over_retained_blocks, "block", "blocks") + " (" +
-                    format_bytes(found.over_retained_bytes, style.exact_bytes) +
-                    ") freed later than released, the latest by " + format_time(found.longest_delay_ns));
+                    format_bytes(found.over_retained_bytes, style.exact_bytes) + ") freed later than released, the latest by " +
+                    format_time(found.longest_delay_ns));
   if (found.freed_before_release != 0)
-    lines.push_back(counted(found.freed_before_release, "block was", "blocks were") +
-                    " freed before the value in it was released");
+    lines.push_back(counted(found.freed_before_release, "block was", "blocks were") + " freed before the value in it was released");
 }
 
 }  // namespace
@@ -145,33 +132,26 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   const trace::Health& health = summary.health;
   std::vector<std::string> lines;
   if (health.truncated || health.damaged_packets != 0)
-    lines.push_back("the file is incomplete: " +
-                    (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets")
-                                         : printable(health.note, style)));
+    lines.push_back("the file is incomplete: " + (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets")
+                                                                      : printable(health.note, style)));
   if (health.lost_events != 0)
-    lines.push_back(counted(health.lost_events, "event was", "events were") +
-                    " lost while recording: sums may be too high or too low");
+    lines.push_back(counted(health.lost_events, "event was", "events were") + " lost while recording: sums may be too high or too low");
   if (health.lost_names != 0)
     lines.push_back(counted(health.lost_names, "name was", "names were") + " lost while recording: there was no room for more");
-  if (summary.sums_off != 0)
-    lines.push_back("events are missing in the file: blocks freed there still count as live afterwards");
+  if (summary.sums_off != 0) lines.push_back("events are missing in the file: blocks freed there still count as live afterwards");
   if (summary.unmatched_frees != 0)
     lines.push_back(counted(summary.unmatched_frees, "free", "frees") + " of blocks whose allocation was not recorded");
   if (summary.conservation_mismatches != 0) {
-    lines.push_back(counted(summary.conservation_mismatches, "event", "events") + " of " +
-                    format_count(summary.checked_events) +
+    lines.push_back(counted(summary.conservation_mismatches, "event", "events") + " of " + format_count(summary.checked_events) +
                     " at which the allocator's own total differs from ours, first at event " +
                     std::to_string(summary.mismatches.empty() ? 0 : summary.mismatches.front().event));
   }
   if (summary.reserved_below_total != 0)
-    lines.push_back(counted(summary.reserved_below_total, "event states", "events state") +
-                    " less reserved than allocated");
+    lines.push_back(counted(summary.reserved_below_total, "event states", "events state") + " less reserved than allocated");
   if (summary.segments_not_reserved != 0)
-    lines.push_back(counted(summary.segments_not_reserved, "event", "events") +
-                    " at which segments and reserved differ");
+    lines.push_back(counted(summary.segments_not_reserved, "event", "events") + " at which segments and reserved differ");
   if (summary.dropped_marks != 0)
-    lines.push_back(counted(summary.dropped_marks, "step or backward is", "steps or backwards are") +
-                    " not listed one by one");
+    lines.push_back(counted(summary.dropped_marks, "step or backward is", "steps or backwards are") + " not listed one by one");
   return lines;
 }
 
@@ -180,17 +160,16 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
   std::string text;
   for (std::size_t i = 0; i < std::min(shown, figures.size()); ++i) {
     const OutOfMemoryFigure& figure = figures[i];
-    text += bold("OUT OF MEMORY  " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " +
-                     printable(figure.heap, style) + ", which had " +
-                     format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated",
-                 style) +
-            "\n      " +
-            wrapped((figure.step ? "step " + std::to_string(*figure.step) + ", " : "outside any step, ") +
-                        std::string(trace::phase_name(figure.phase)) + ", at " + format_time(figure.time_ns) +
-                        " (event " + std::to_string(figure.found.event) + "; what lived then: peak --at " +
-                        std::to_string(figure.found.event) + ")",
-                    style, 6) +
-            "\n";
+    text +=
+        bold("OUT OF MEMORY  " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " + printable(figure.heap, style) +
+                 ", which had " + format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated",
+             style) +
+        "\n      " +
+        wrapped((figure.step ? "step " + std::to_string(*figure.step) + ", " : "outside any step, ") +
+                    std::string(trace::phase_name(figure.phase)) + ", at " + format_time(figure.time_ns) + " (event " +
+                    std::to_string(figure.found.event) + "; what lived then: peak --at " + std::to_string(figure.found.event) + ")",
+                style, 6) +
+        "\n";
     const std::string& place = figure.module.empty() ? figure.scope : figure.module;
     if (!place.empty()) text += "      in " + printable(place, style, style.columns > 30 ? style.columns - 9 : 21) + "\n";
   }
@@ -199,15 +178,15 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
 }
 
 std::string peak_headline(const PeakFigure& peak, const Style& style) {
-  std::string text = bold("PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " +
-                              printable(peak.counter, style) + " on " + printable(peak.heap, style),
-                          style);
+  std::string text = bold(
+      "PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style),
+      style);
   if (!style.exact_bytes) text += "  (" + format_count(peak.bytes) + " bytes)";
   if (peak.sampled) text += "  sampled";
   text += "\n      ";
   text += peak.step ? "step " + std::to_string(*peak.step) + ", " : "outside any step, ";
-  text += std::string(trace::phase_name(peak.phase)) + ", at " + format_time(peak.time_ns) + " (event " +
-          std::to_string(peak.event) + ")\n";
+  text +=
+      std::string(trace::phase_name(peak.phase)) + ", at " + format_time(peak.time_ns) + " (event " + std::to_string(peak.event) + ")\n";
   const std::string& place = peak.module.empty() ? peak.scope : peak.module;
   if (!place.empty()) text += "      in " + printable(place, style, style.columns > 30 ? style.columns - 9 : 21) + "\n";
   return text;
@@ -224,8 +203,7 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const Style& sty
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
   for (const auto& [bytes, i] : order)
-    table.row({Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes),
-               Cell::percent(bytes, sum)});
+    table.row({Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes), Cell::percent(bytes, sum)});
   return table;
 }
 
@@ -233,8 +211,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   std::string text = first_line(summary, style) + "\n";
   if (!summary.out_of_memory.empty()) text += out_of_memory_text(summary.out_of_memory, style) + "\n";
   if (summary.peak) {
-    text +=
-        peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
+    text += peak_headline(*summary.peak, style) + "\n" + classes_table(*summary.peak, TableFormat::text, style).render();
     if (summary.peak->allocated_bytes < summary.peak->bytes)
       text += "  (" + format_bytes(summary.peak->bytes - summary.peak->allocated_bytes, style.exact_bytes) +
               " of it in no block: kept by the allocator for later)\n";
@@ -261,16 +238,18 @@ std::string summary_text(const Summary& summary, const Style& style) {
   if (problems == 0) {
     std::string whole = "nothing lost";
     if (summary.checked_events != 0)
-      whole += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) +
-               " events that carry it";
+      whole += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) + " events that carry it";
     text += "HEALTH  " + wrapped(whole, style, 8) + "\n";
   }
   for (std::size_t i = 0; i < lines.size(); ++i)
     text += (i == 0 && problems != 0 ? "HEALTH  " : "        ") + wrapped(lines[i], style, 8) + "\n";
   text += "        " + wrapped("seen by " + source_names(summary) + "; `liveset info` says what that cannot see", style, 8) + "\n";
   if (summary.attribution.python_since != 0)
-    text += "        " + wrapped("python was silent before event " + format_count(summary.attribution.python_since) +
-                                     ": what was allocated before is unattributed", style, 8) + "\n";
+    text += "        " +
+            wrapped("python was silent before event " + format_count(summary.attribution.python_since) +
+                        ": what was allocated before is unattributed",
+                    style, 8) +
+            "\n";
   if (summary.peak) text += "\nNext: liveset peak " + printable(quoted(summary.file), style) + " --by module\n";
   return text;
 }
@@ -278,19 +257,15 @@ std::string summary_text(const Summary& summary, const Style& style) {
 std::string summary_markdown(const Summary& summary, const Style& style) {
   std::string text = "# " + printable(summary.file, style) + "\n\n";
   for (const OutOfMemoryFigure& figure : summary.out_of_memory)
-    text += "- out of memory: " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " +
-            printable(figure.heap, style) + ", which had " +
-            format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated, event " +
+    text += "- out of memory: " + format_bytes(figure.found.asked_bytes, style.exact_bytes) + " asked of " + printable(figure.heap, style) +
+            ", which had " + format_bytes(figure.found.allocated_bytes, style.exact_bytes) + " allocated, event " +
             std::to_string(figure.found.event) + "\n";
   if (!summary.out_of_memory.empty()) text += "\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;
-    text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " +
-            printable(peak.heap, style) + ", " +
-            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " +
-            std::string(trace::phase_name(peak.phase)) +
-            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " +
-            std::to_string(peak.event) + "\n\n";
+    text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " + printable(peak.heap, style) + ", " +
+            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " + std::string(trace::phase_name(peak.phase)) +
+            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " + std::to_string(peak.event) + "\n\n";
     text += classes_table(peak, TableFormat::md, style).render() + "\n";
   }
   if (!summary.steps.empty()) {

@@ -24,7 +24,11 @@ std::size_t width_of(std::string_view text) {
 std::size_t character_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(at);
-  const std::size_t length = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xf0 && first < 0xf5 ? 4 : 0;
+  const std::size_t length = first < 0x80                    ? 1
+                             : first >= 0xc2 && first < 0xe0 ? 2
+                             : first >= 0xe0 && first < 0xf0 ? 3
+                             : first >= 0xf0 && first < 0xf5 ? 4
+                                                             : 0;
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(at + i) & 0xc0) != 0x80) return 0;
   }
@@ -127,8 +131,7 @@ std::string Table::cell_text(const Cell& cell) const {
     switch (cell.kind) {
       case Cell::Kind::text: return quote_csv(cell.text);
       case Cell::Kind::percent:
-        return cell.whole == 0 ? ""
-                               : fixed(100.0 * static_cast<double>(cell.number) / static_cast<double>(cell.whole), 4);
+        return cell.whole == 0 ? "" : fixed(100.0 * static_cast<double>(cell.number) / static_cast<double>(cell.whole), 4);
       default: return std::to_string(cell.number);
     }
   }
@@ -149,8 +152,7 @@ std::vector<std::size_t> Table::widths(const std::vector<std::vector<std::string
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     std::size_t width = std::max(columns_[i].width, width_of(columns_[i].title));
-    for (const auto& row : rows)
-      width = std::max(width, i < row.size() && columns_[i].width == 0 ? width_of(row[i]) : 0);
+    for (const auto& row : rows) width = std::max(width, i < row.size() && columns_[i].width == 0 ? width_of(row[i]) : 0);
     widths.push_back(width);
   }
   if (format_ == TableFormat::text) fit(widths);
@@ -196,8 +198,7 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
 
 std::string Table::render_titles() const {
   std::vector<std::string> titles;
-  for (const Column& column : columns_)
-    titles.push_back(format_ == TableFormat::csv ? quote_csv(column.title) : column.title);
+  for (const Column& column : columns_) titles.push_back(format_ == TableFormat::csv ? quote_csv(column.title) : column.title);
   std::string text = line(titles, widths({}));
   if (format_ == TableFormat::md) {
     std::vector<std::string> rule;

@@ -22,8 +22,8 @@ std::string format_time(std::uint64_t ns);                            // "1.234 
 std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
 
 // Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?', and so
-// are bytes that are no UTF-8; with `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both ends of a
-// module path tell most.
+// are bytes that are no UTF-8; with `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both
+// ends of a module path tell most.
 std::string printable(std::string_view text, const Style& style, std::size_t width = std::string::npos);
 
 // Printable text in lines that keep to the style's width; all but the first are indented.
@@ -50,8 +50,7 @@ struct Column {
 // style's width; numbers are never cut. csv: exact integers, quoted where needed. md: a pipe table.
 class Table {
  public:
-  Table(std::vector<Column> columns, TableFormat format, Style style)
-      : columns_(std::move(columns)), format_(format), style_(style) {}
+  Table(std::vector<Column> columns, TableFormat format, Style style) : columns_(std::move(columns)), format_(format), style_(style) {}
   void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
   // The title line, then all rows.
   std::string render() const;

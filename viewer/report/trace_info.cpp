@@ -33,8 +33,7 @@ const trace::HeapTotal* total_of(const trace::TraceFile& file, std::size_t heap)
 
 std::string per_event(std::uint64_t bytes, std::uint64_t events) {
   std::array<char, 32> buffer;
-  std::snprintf(buffer.data(), buffer.size(), "%.4f",
-                static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(events, 1)));
+  std::snprintf(buffer.data(), buffer.size(), "%.4f", static_cast<double>(bytes) / static_cast<double>(std::max<std::uint64_t>(events, 1)));
   return buffer.data();
 }
 
@@ -117,15 +116,14 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
   const trace::Header& header = file.header();
   const auto line = [&](const std::string& title, const std::string& text) {
     const std::size_t room = style.columns > 30 ? style.columns - 16 : 14;
-    return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') +
-           printable(text, style, room) + "\n";
+    return "  " + title + std::string(14 - std::min<std::size_t>(14, title.size()), ' ') + printable(text, style, room) + "\n";
   };
   std::string text = printable(file.path(), style) + ": a liveset trace\n";
   text += line("format", std::to_string(header.format_major) + "." + std::to_string(header.format_minor) + ", written by liveset " +
                              header.tool_version);
   text += line("process", command_line(header.process));
-  text += line("", "pid " + std::to_string(header.process.pid) + ", child of " +
-                       std::to_string(header.process.parent_pid) + ", on " + header.process.host);
+  text += line("", "pid " + std::to_string(header.process.pid) + ", child of " + std::to_string(header.process.parent_pid) + ", on " +
+                       header.process.host);
   text += line("began", utc_time(header.start_realtime_ns));
   text += line("lasted",
                format_time(file.end_time_ns()) + " to the last event" + (file.health().end.empty() ? "" : ", until: " + file.health().end));
@@ -139,8 +137,8 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
   text += line("clock", clock);
   text += line("events", format_count(file.events()) + " in " + counted(file.chunks().size(), "chunk", "chunks") + ", " +
                              counted(file.allocations(), "allocation", "allocations"));
-  text += line("file", format_bytes(file.file_bytes(), style.exact_bytes) + ", " +
-                           per_event(file.file_bytes(), file.events()) + " bytes an event");
+  text += line("file",
+               format_bytes(file.file_bytes(), style.exact_bytes) + ", " + per_event(file.file_bytes(), file.events()) + " bytes an event");
   return text;
 }
 
@@ -160,23 +158,20 @@ Table sources_table(const trace::TraceFile& file, TableFormat format, const Styl
   Table table({{"source"}, {"version"}, {"says"}, {"what"}}, format, style);
   const auto& sources = file.dictionary().sources;
   for (std::size_t id = 1; id < sources.size(); ++id) {
-    table.row({Cell::words(sources[id].name), Cell::words(sources[id].version), Cell::words("covers"),
-               Cell::words(sources[id].covers)});
+    table.row({Cell::words(sources[id].name), Cell::words(sources[id].version), Cell::words("covers"), Cell::words(sources[id].covers)});
     table.row({Cell::words(""), Cell::words(""), Cell::words("cannot see"), Cell::words(sources[id].cannot_see)});
   }
   return table;
 }
 
 Table heaps_table(const trace::TraceFile& file, TableFormat format, const Style& style) {
-  Table table({{"heap"}, {"device"}, {"peak", true}, {"at event", true}, {"at the end", true}, {"blocks", true}},
-              format, style);
+  Table table({{"heap"}, {"device"}, {"peak", true}, {"at event", true}, {"at the end", true}, {"blocks", true}}, format, style);
   const trace::Dictionary& names = file.dictionary();
   for (std::size_t id = 1; id < names.heaps.size(); ++id) {
     const trace::HeapTotal* found = total_of(file, id);
     const trace::HeapTotal total = found == nullptr ? trace::HeapTotal{} : *found;
-    table.row({Cell::words(names.string(names.heaps[id].name)), Cell::words(device_name(names.heaps[id])),
-               Cell::bytes(total.peak_bytes), Cell::count(total.peak_event), Cell::bytes(total.live_bytes),
-               Cell::count(total.live_blocks)});
+    table.row({Cell::words(names.string(names.heaps[id].name)), Cell::words(device_name(names.heaps[id])), Cell::bytes(total.peak_bytes),
+               Cell::count(total.peak_event), Cell::bytes(total.live_bytes), Cell::count(total.live_blocks)});
   }
   return table;
 }
@@ -195,11 +190,10 @@ Table packets_table(const trace::TraceFile& file, const trace::Facts& facts, Tab
 }
 
 Table columns_table(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style) {
-  Table table({{"column"}, {"entries", true}, {"raw", true}, {"stored", true}, {"bytes an event", true}}, format,
-              style);
+  Table table({{"column"}, {"entries", true}, {"raw", true}, {"stored", true}, {"bytes an event", true}}, format, style);
   for (const trace::ColumnFacts& column : facts.columns) {
-    table.row({Cell::words(column.name), Cell::count(column.entries), Cell::bytes(column.raw_bytes),
-               Cell::bytes(column.stored_bytes), Cell::words(per_event(column.stored_bytes, file.events()))});
+    table.row({Cell::words(column.name), Cell::count(column.entries), Cell::bytes(column.raw_bytes), Cell::bytes(column.stored_bytes),
+               Cell::words(per_event(column.stored_bytes, file.events()))});
   }
   return table;
 }
@@ -211,8 +205,7 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
           : health.lost_events == 0                      ? "read in part"
                                                          : counted(health.lost_events, "event lost", "events lost");
   if (health.lost_names != 0) text += ", " + counted(health.lost_names, "name lost", "names lost");
-  if (health.unknown_packets != 0)
-    text += ", " + counted(health.unknown_packets, "packet", "packets") + " of a later version passed over";
+  if (health.unknown_packets != 0) text += ", " + counted(health.unknown_packets, "packet", "packets") + " of a later version passed over";
   if (health.unmatched_frees != 0)
     text += ", " + counted(health.unmatched_frees, "free without its allocation", "frees without their allocation");
   if (health.implied_frees != 0) text += ", " + counted(health.implied_frees, "free", "frees") + " implied";
@@ -220,8 +213,8 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
     text += ", " + counted(health.conservation_mismatches, "conservation mismatch", "conservation mismatches");
   text += "\n";
   for (const trace::Loss& loss : health.losses) {
-    text += "  " + format_count(loss.events) + (loss.of_names() ? " names" : "") + " lost before event " +
-            format_count(loss.before_event) + ", at " + format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
+    text += "  " + format_count(loss.events) + (loss.of_names() ? " names" : "") + " lost before event " + format_count(loss.before_event) +
+            ", at " + format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
   if (!health.note.empty()) text += "  " + wrapped(health.note, style, 2) + "\n";
   return text;
@@ -231,13 +224,11 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
 
 std::string_view clock_name(int clock_kind) {
   constexpr std::array<std::string_view, 4> names{"unknown", "TSC", "CNTVCT", "CLOCK_MONOTONIC"};
-  return clock_kind >= 0 && clock_kind < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(clock_kind)]
-                                                                        : names[0];
+  return clock_kind >= 0 && clock_kind < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(clock_kind)] : names[0];
 }
 
 std::string_view loss_reason_name(int reason) {
-  constexpr std::array<std::string_view, 6> names{"unknown",   "ring_full",       "no_memory",
-                                                  "disk_full", "dictionary_full", "collector_bug"};
+  constexpr std::array<std::string_view, 6> names{"unknown", "ring_full", "no_memory", "disk_full", "dictionary_full", "collector_bug"};
   return reason >= 0 && reason < static_cast<int>(names.size()) ? names[static_cast<std::size_t>(reason)] : names[0];
 }
 
@@ -261,30 +252,22 @@ std::string utc_time(std::uint64_t realtime_ns) {
 
 ordered_json info_json(const trace::TraceFile& file, const trace::Facts& facts) {
   const trace::Header& header = file.header();
-  ordered_json json = {{"schema", "liveset.info/1"},
-                       {"file", file.path()},
-                       {"file_bytes", file.file_bytes()},
-                       {"format", {{"major", header.format_major}, {"minor", header.format_minor}}},
-                       {"tool_version", header.tool_version},
-                       {"process", process_json(header)},
-                       {"clock", clock_json(header, facts)},
-                       {"events", file.events()},
-                       {"allocations", file.allocations()},
-                       {"chunks", file.chunks().size()},
+  ordered_json json = {{"schema", "liveset.info/1"},          {"file", file.path()},
+                       {"file_bytes", file.file_bytes()},     {"format", {{"major", header.format_major}, {"minor", header.format_minor}}},
+                       {"tool_version", header.tool_version}, {"process", process_json(header)},
+                       {"clock", clock_json(header, facts)},  {"events", file.events()},
+                       {"allocations", file.allocations()},   {"chunks", file.chunks().size()},
                        {"end_time_ns", file.end_time_ns()}};
   json["sources"] = ordered_json::array();
   for (std::size_t id = 1; id < file.dictionary().sources.size(); ++id) {
     const trace::Source& source = file.dictionary().sources[id];
-    json["sources"].push_back({{"name", source.name},
-                               {"version", source.version},
-                               {"covers", source.covers},
-                               {"cannot_see", source.cannot_see}});
+    json["sources"].push_back(
+        {{"name", source.name}, {"version", source.version}, {"covers", source.covers}, {"cannot_see", source.cannot_see}});
   }
   json["heaps"] = heaps_json(file);
   json["threads"] = ordered_json::array();
   for (std::size_t id = 1; id < file.dictionary().threads.size(); ++id) {
-    json["threads"].push_back(
-        {{"tid", file.dictionary().threads[id].tid}, {"name", file.dictionary().threads[id].name}});
+    json["threads"].push_back({{"tid", file.dictionary().threads[id].tid}, {"name", file.dictionary().threads[id].name}});
   }
   json["packets"] = ordered_json::object();
   for (const trace::PacketFacts& packets : facts.packets)

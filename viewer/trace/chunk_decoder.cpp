@@ -104,11 +104,8 @@ class Decoder {
     if (wanted(proto::COLUMN_SIZE, out_.size) && !numbers(proto::COLUMN_SIZE, out_.size)) return false;
     if (wanted(proto::COLUMN_AGE, out_.age) && !numbers(proto::COLUMN_AGE, out_.age)) return false;
     if (wanted(proto::COLUMN_STACK, out_.stack) && !numbers(proto::COLUMN_STACK, out_.stack)) return false;
-    if (wanted(proto::COLUMN_TOTAL, out_.total_error) && !signed_numbers(proto::COLUMN_TOTAL, out_.total_error))
-      return false;
-    if (wanted(proto::COLUMN_RESERVED, out_.reserved_delta) &&
-        !signed_numbers(proto::COLUMN_RESERVED, out_.reserved_delta))
-      return false;
+    if (wanted(proto::COLUMN_TOTAL, out_.total_error) && !signed_numbers(proto::COLUMN_TOTAL, out_.total_error)) return false;
+    if (wanted(proto::COLUMN_RESERVED, out_.reserved_delta) && !signed_numbers(proto::COLUMN_RESERVED, out_.reserved_delta)) return false;
     return !wanted(proto::COLUMN_ADDRESS, out_.address) || addresses();
   }
 
@@ -154,8 +151,7 @@ class Decoder {
   }
   bool decompress(proto::ColumnId id, std::uint8_t* room) {
     const ColumnView& column = view(id);
-    const std::size_t got =
-        ZSTD_decompressDCtx(scratch.context.get(), room, column.raw_bytes, column.bytes.data(), column.bytes.size());
+    const std::size_t got = ZSTD_decompressDCtx(scratch.context.get(), room, column.raw_bytes, column.bytes.data(), column.bytes.size());
     return (ZSTD_isError(got) == 0 && got == column.raw_bytes) || fail(id, "does not decompress to the size it states");
   }
   // Checks the number of entries, and settles the two contents that need no decoding.
@@ -165,8 +161,7 @@ class Decoder {
     const ColumnView& column = view(id);
     const std::uint32_t entries = expected_[id];
     if (column.content != ColumnView::Content::none && column.entries != entries) {
-      fail(id,
-           "has " + std::to_string(column.entries) + " entries where the kinds call for " + std::to_string(entries));
+      fail(id, "has " + std::to_string(column.entries) + " entries where the kinds call for " + std::to_string(entries));
       return Begun::failed;
     }
     if (column.content == ColumnView::Content::data || column.content == ColumnView::Content::plain) {
@@ -214,8 +209,7 @@ class Decoder {
   bool differences(proto::ColumnId id, std::vector<std::uint32_t>& out) {
     if (!numbers(id, out)) return false;
     const ColumnView& column = view(id);
-    if (column.content == ColumnView::Content::none ||
-        (column.content == ColumnView::Content::constant && column.constant == 0)) {
+    if (column.content == ColumnView::Content::none || (column.content == ColumnView::Content::constant && column.constant == 0)) {
       return true;
     }
     std::uint32_t current = 0;
@@ -287,9 +281,7 @@ class Decoder {
   void realign(proto::ColumnId id, std::vector<T>& column) {
     if (!wanted(id)) return;
     std::vector<T> aligned;
-    for_each_ours(id, [&](std::int64_t cursor) {
-      aligned.push_back(cursor < 0 ? T{} : column[static_cast<std::size_t>(cursor)]);
-    });
+    for_each_ours(id, [&](std::int64_t cursor) { aligned.push_back(cursor < 0 ? T{} : column[static_cast<std::size_t>(cursor)]); });
     column = std::move(aligned);
   }
 
@@ -298,8 +290,7 @@ class Decoder {
     for_each_ours(proto::COLUMN_READS, [&](std::int64_t cursor) {
       if (cursor >= 0) {
         const auto entry = static_cast<std::size_t>(cursor);
-        aligned.insert(aligned.end(), out_.reads.begin() + out_.reads_begin[entry],
-                       out_.reads.begin() + out_.reads_begin[entry + 1]);
+        aligned.insert(aligned.end(), out_.reads.begin() + out_.reads_begin[entry], out_.reads.begin() + out_.reads_begin[entry + 1]);
       }
       begin.push_back(static_cast<std::uint32_t>(aligned.size()));
     });

@@ -10,11 +10,10 @@
 namespace liveset::trace {
 
 namespace column {
-inline constexpr ColumnMask kind = 1U << 1, time = 1U << 2, thread = 1U << 3, phase = 1U << 4, scope = 1U << 5,
-                            heap = 1U << 6, stream = 1U << 7, address = 1U << 8, size = 1U << 9, age = 1U << 10,
-                            total = 1U << 11, reserved = 1U << 12, value = 1U << 13, name = 1U << 14,
-                            memory_class = 1U << 15, reads = 1U << 16, number = 1U << 17, text = 1U << 18,
-                            stack = 1U << 19;
+inline constexpr ColumnMask kind = 1U << 1, time = 1U << 2, thread = 1U << 3, phase = 1U << 4, scope = 1U << 5, heap = 1U << 6,
+                            stream = 1U << 7, address = 1U << 8, size = 1U << 9, age = 1U << 10, total = 1U << 11, reserved = 1U << 12,
+                            value = 1U << 13, name = 1U << 14, memory_class = 1U << 15, reads = 1U << 16, number = 1U << 17,
+                            text = 1U << 18, stack = 1U << 19;
 }  // namespace column
 
 inline constexpr std::uint8_t totals_bit = 0x80;
@@ -25,8 +24,8 @@ const ColumnTable& column_table();
 
 // Position in each sparse column of the next entry, while a loop walks a chunk's events in order.
 struct Positions {
-  std::uint32_t heap = 0, stream = 0, address = 0, size = 0, age = 0, total = 0, value = 0, name = 0, memory_class = 0,
-                reads = 0, number = 0, text = 0, stack = 0;
+  std::uint32_t heap = 0, stream = 0, address = 0, size = 0, age = 0, total = 0, value = 0, name = 0, memory_class = 0, reads = 0,
+                number = 0, text = 0, stack = 0;
 
   // Steps over the entries of one event that has the columns `mask`.
   void pass(ColumnMask mask) {

@@ -26,8 +26,7 @@ Event event_of(const Columns& columns, std::size_t row, ColumnMask mask, const P
   }
   if ((mask & column::value) != 0) event.value = columns.value[at.value];
   if ((mask & column::name) != 0) event.name = columns.name[at.name];
-  if ((mask & column::memory_class) != 0)
-    event.memory_class = static_cast<MemoryClass>(columns.memory_class[at.memory_class]);
+  if ((mask & column::memory_class) != 0) event.memory_class = static_cast<MemoryClass>(columns.memory_class[at.memory_class]);
   if ((mask & column::number) != 0) event.number = columns.number[at.number];
   if ((mask & column::text) != 0) event.text = columns.text[at.text];
   if ((mask & column::stack) != 0) event.stack = columns.stack[at.stack];

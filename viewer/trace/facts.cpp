@@ -8,16 +8,14 @@
 namespace liveset::trace {
 namespace {
 
-constexpr std::array packet_names{"unknown",  "header",      "dictionary", "events",
-                                  "snapshot", "calibration", "loss",       "footer"};
+constexpr std::array packet_names{"unknown", "header", "dictionary", "events", "snapshot", "calibration", "loss", "footer"};
 
 class Counter {
  public:
   Counter() {
     for (const char* name : packet_names) packets_.push_back({name});
     for (int id = 0; id < proto::ColumnId_ARRAYSIZE; ++id) {
-      columns_.push_back(
-          {proto::ColumnId_Name(static_cast<proto::ColumnId>(id)).substr(std::string("COLUMN_").size())});
+      columns_.push_back({proto::ColumnId_Name(static_cast<proto::ColumnId>(id)).substr(std::string("COLUMN_").size())});
     }
   }
 

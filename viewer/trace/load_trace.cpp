@@ -30,11 +30,7 @@ class Loader {
 
   Status run() {
     if (file_.size() == 0) {
-      return Error{ErrorKind::unreadable,
-                   file_.path(),
-                   {},
-                   "the file is empty",
-                   "was the recorder stopped before its first event?"};
+      return Error{ErrorKind::unreadable, file_.path(), {}, "the file is empty", "was the recorder stopped before its first event?"};
     }
     Status status = read_header();
     if (status) status = find_footer();
@@ -90,16 +86,14 @@ Status Loader::not_a_trace() {
   if (text.find(trace_magic) != std::string_view::npos) {
     return file_.error(0, "the trace's header is damaged or torn", "copy the file again");
   }
-  return file_.error(
-      0, "not a liveset trace: it begins with " + hex_of(start->first(std::min<std::size_t>(4, start->size()))),
-      "name a *.liveset file");
+  return file_.error(0, "not a liveset trace: it begins with " + hex_of(start->first(std::min<std::size_t>(4, start->size()))),
+                     "name a *.liveset file");
 }
 
 Status Loader::read_header() {
   Result<std::optional<Packet>> first = scanner_.at(0);
   if (!first) return first.take_error();
-  if (!*first || (*first)->field != proto::header_field || (*first)->body.size() > proto::max_header_bytes)
-    return not_a_trace();
+  if (!*first || (*first)->field != proto::header_field || (*first)->body.size() > proto::max_header_bytes) return not_a_trace();
   const Packet& packet = **first;
   std::string magic;
   const bool parsed = parse_header(packet.body, state_.header, magic, state_.layout);
@@ -127,8 +121,7 @@ Status Loader::find_footer() {
   if (offset < position_ || offset >= file_.size()) return Done{};
   Result<std::optional<Packet>> packet = scanner_.at(offset);
   if (!packet) return packet.take_error();
-  if (!*packet || !(*packet)->intact || (*packet)->field != proto::footer_field || (*packet)->end != file_.size())
-    return Done{};
+  if (!*packet || !(*packet)->intact || (*packet)->field != proto::footer_field || (*packet)->end != file_.size()) return Done{};
   if ((*packet)->footer_offset != offset || !parse_footer((*packet)->body, footer_)) {
     footer_ = {};
     return Done{};
@@ -149,8 +142,7 @@ Status Loader::walk() {
     if (*next) {
       const Packet& packet = **next;
       if (packet.intact && packet.field == proto::header_field) {
-        tail_ = "at byte " + std::to_string(position_) +
-                ": a second header; only the first of several joined traces is read";
+        tail_ = "at byte " + std::to_string(position_) + ": a second header; only the first of several joined traces is read";
         break;
       }
       if (packet.intact) {
@@ -189,8 +181,7 @@ void Loader::take(const Packet& packet) {
     case proto::dictionary_field: {
       auto& sources = state_.dictionary.sources;
       const std::size_t known = sources.size();
-      if (!parse_dictionary(packet.body, state_.dictionary))
-        damaged(packet.offset, "a dictionary packet makes no sense");
+      if (!parse_dictionary(packet.body, state_.dictionary)) damaged(packet.offset, "a dictionary packet makes no sense");
       for (std::size_t i = known; i < sources.size(); ++i) sources[i].since_event = next_event_;
       break;
     }
@@ -203,8 +194,7 @@ void Loader::take(const Packet& packet) {
     case proto::calibration_field: break;
     case proto::footer_field:
       // The real one is found from the file's end.
-      if (!state_.health.has_footer || packet.end != file_.size())
-        damaged(packet.offset, "the footer is damaged or not at the end");
+      if (!state_.health.has_footer || packet.end != file_.size()) damaged(packet.offset, "the footer is damaged or not at the end");
       break;
     default: ++state_.health.unknown_packets; break;
   }
@@ -297,8 +287,7 @@ void Loader::finish_health() {
   if (health.damaged_packets == 0) return;
   if (!health.note.empty()) health.note += "; ";
   health.note += first_damage_;
-  if (health.damaged_packets > 1)
-    health.note += "; " + std::to_string(health.damaged_packets) + " damaged packets in all";
+  if (health.damaged_packets > 1) health.note += "; " + std::to_string(health.damaged_packets) + " damaged packets in all";
 }
 
 }  // namespace

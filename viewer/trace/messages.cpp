@@ -91,8 +91,7 @@ bool parse_kind_columns(Bytes message, Layout& layout) {
 // TOTAL and RESERVED belong to the totals bit, whatever the kind.
 void finish_layout(Layout& layout) {
   constexpr std::uint32_t totals = proto::column_bit(proto::COLUMN_TOTAL) | proto::column_bit(proto::COLUMN_RESERVED);
-  for (std::size_t kind = 0; kind < proto::kind_has_totals; ++kind)
-    layout[kind | proto::kind_has_totals] = layout[kind] | totals;
+  for (std::size_t kind = 0; kind < proto::kind_has_totals; ++kind) layout[kind | proto::kind_has_totals] = layout[kind] | totals;
 }
 
 // A few bytes of a hostile file must not become many in memory.

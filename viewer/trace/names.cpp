@@ -8,12 +8,9 @@
 namespace liveset::trace {
 namespace {
 
-constexpr std::array<std::string_view, phase_count> phase_names{"other",    "forward",   "loss",
-                                                                "backward", "recompute", "optimizer"};
-static_assert(static_cast<int>(Phase::forward) == proto::PHASE_FORWARD &&
-              static_cast<int>(Phase::loss) == proto::PHASE_LOSS);
-static_assert(static_cast<int>(Phase::backward) == proto::PHASE_BACKWARD &&
-              static_cast<int>(Phase::recompute) == proto::PHASE_RECOMPUTE);
+constexpr std::array<std::string_view, phase_count> phase_names{"other", "forward", "loss", "backward", "recompute", "optimizer"};
+static_assert(static_cast<int>(Phase::forward) == proto::PHASE_FORWARD && static_cast<int>(Phase::loss) == proto::PHASE_LOSS);
+static_assert(static_cast<int>(Phase::backward) == proto::PHASE_BACKWARD && static_cast<int>(Phase::recompute) == proto::PHASE_RECOMPUTE);
 static_assert(static_cast<int>(Phase::optimizer) == proto::PHASE_OPTIMIZER && phase_count == proto::Phase_ARRAYSIZE);
 
 constexpr std::array<std::string_view, class_count> class_names{"none",
@@ -36,17 +33,12 @@ constexpr std::array<std::string_view, class_count> class_names{"none",
 static_assert(static_cast<int>(MemoryClass::parameter) == proto::CLASS_PARAMETER);
 static_assert(static_cast<int>(MemoryClass::activation) == proto::CLASS_ACTIVATION);
 static_assert(static_cast<int>(MemoryClass::loss) == proto::CLASS_LOSS);
-static_assert(static_cast<int>(MemoryClass::unattributed) == proto::CLASS_UNATTRIBUTED &&
-              class_count == proto::MemoryClass_ARRAYSIZE);
+static_assert(static_cast<int>(MemoryClass::unattributed) == proto::CLASS_UNATTRIBUTED && class_count == proto::MemoryClass_ARRAYSIZE);
 
-static_assert(static_cast<int>(Kind::kernel) == proto::EVENT_KERNEL &&
-              static_cast<int>(Kind::out_of_memory) == proto::EVENT_OUT_OF_MEMORY);
-static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END &&
-              static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
-static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE &&
-              static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
-static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION &&
-              static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
+static_assert(static_cast<int>(Kind::kernel) == proto::EVENT_KERNEL && static_cast<int>(Kind::out_of_memory) == proto::EVENT_OUT_OF_MEMORY);
+static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
+static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
+static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
 
 constexpr std::size_t max_path_bytes = 65536;
 
@@ -54,8 +46,7 @@ std::string path_of(const Dictionary& dictionary, std::uint32_t scope, bool only
   std::vector<std::string_view> names;
   std::size_t bytes = 0;
   // A parent's id is smaller than its child's (the reader sees to that), so this ends.
-  for (; scope != 0 && scope < dictionary.scopes.size() && bytes < max_path_bytes;
-       scope = dictionary.scopes[scope].parent) {
+  for (; scope != 0 && scope < dictionary.scopes.size() && bytes < max_path_bytes; scope = dictionary.scopes[scope].parent) {
     const Scope& entry = dictionary.scopes[scope];
     if (only_modules && entry.kind != ScopeKind::module) continue;
     names.push_back(dictionary.string(entry.name));

@@ -124,12 +124,9 @@ struct Dictionary {
   std::vector<Thread> threads;
   std::vector<Value> values;
   std::vector<Source> sources;
-  std::string_view string(std::uint32_t id) const {
-    return id < strings.size() ? std::string_view(strings[id]) : std::string_view();
-  }
-  std::string module_path(
-      std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
-  std::string scope_path(std::uint32_t scope) const;  // all scopes, joined by "/"
+  std::string_view string(std::uint32_t id) const { return id < strings.size() ? std::string_view(strings[id]) : std::string_view(); }
+  std::string module_path(std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
+  std::string scope_path(std::uint32_t scope) const;   // all scopes, joined by "/"
 };
 
 struct HeapTotal {
@@ -179,8 +176,7 @@ struct Columns {
   std::vector<std::uint8_t> phase;
   std::vector<std::uint32_t> heap;
   std::vector<std::uint64_t> stream, address, size;
-  std::vector<std::uint64_t>
-      age;  // never beyond the first allocation; 0: what is freed lies in a part of the file that cannot be read
+  std::vector<std::uint64_t> age;  // never beyond the first allocation; 0: what is freed lies in a part of the file that cannot be read
   std::vector<std::int64_t> total_error;  // allocator's total - our running sum
   std::vector<std::int64_t> reserved_delta;
   std::vector<std::uint32_t> value, name, text, stack;

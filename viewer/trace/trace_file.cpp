@@ -18,8 +18,7 @@ Status TraceFile::State::decode(const ChunkPlace& place, ColumnMask mask, Column
   Result<Bytes> bytes = file.read(place.content_offset, place.content_bytes, packet_buffer);
   if (!bytes) return bytes.take_error();
   const Packet packet = parse_packet(*bytes);
-  if (!packet.intact)
-    return file.error(place.content_offset, "the file has changed while it was read", "is it being written or copied?");
+  if (!packet.intact) return file.error(place.content_offset, "the file has changed while it was read", "is it being written or copied?");
   ChunkView view;
   std::string why;
   if (!parse_chunk(packet.body, view, why) || !decode_chunk(view, layout, mask, out, why)) {
@@ -55,8 +54,8 @@ bool TraceFile::State::settle_ages(std::size_t index, Columns& out, std::string&
   }
   constexpr std::uint64_t in_gap = no_allocation;
   const auto gone_before = [&](std::uint64_t allocation) -> std::uint64_t {
-    const auto after = std::upper_bound(gaps.begin(), gaps.end(), allocation,
-                                        [](std::uint64_t a, const AllocationGap& gap) { return a < gap.first; });
+    const auto after =
+        std::upper_bound(gaps.begin(), gaps.end(), allocation, [](std::uint64_t a, const AllocationGap& gap) { return a < gap.first; });
     if (after == gaps.begin()) return 0;
     const AllocationGap& gap = *(after - 1);
     return allocation - gap.first < gap.count ? in_gap : gap.before + gap.count;
@@ -103,8 +102,6 @@ const std::vector<ChunkInfo>& TraceFile::chunks() const { return state_->chunks;
 std::uint64_t TraceFile::events() const { return state_->events; }
 std::uint64_t TraceFile::allocations() const { return state_->allocations; }
 std::uint64_t TraceFile::end_time_ns() const { return state_->end_time_ns; }
-Status TraceFile::read_chunk(std::size_t index, ColumnMask mask, Columns& out) const {
-  return state_->read_chunk(index, mask, out);
-}
+Status TraceFile::read_chunk(std::size_t index, ColumnMask mask, Columns& out) const { return state_->read_chunk(index, mask, out); }
 
 }  // namespace liveset::trace

@@ -17,9 +17,7 @@ using nlohmann::ordered_json;
 
 const std::filesystem::path folder = LIVESET_SOURCE_DIR "/tests/golden/captures";
 
-std::string text_of(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+std::string text_of(const ordered_json& json) { return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace); }
 
 // One line for info, one for each event: differences are easy to see.
 std::string describe(const std::string& path) {

@@ -14,8 +14,8 @@ void define(writer::TraceWriter& writer) {
   writer.define_source(1, "api", "1", "what the program reports through liveset.h", "everything else");
   writer.define_source(2, "c10", "2.14.1", "every block of PyTorch's allocators", "memory that others allocate");
   std::uint32_t string = 0;
-  for (const char* text : {"cpu/arena", "cuda:0", "GPT", "bs.0", "addmm", "checkpoint:0", "h0", "h1", "hidden_vectors",
-                           "{\"side\": \"query\"}"}) {
+  for (const char* text :
+       {"cpu/arena", "cuda:0", "GPT", "bs.0", "addmm", "checkpoint:0", "h0", "h1", "hidden_vectors", "{\"side\": \"query\"}"}) {
     writer.define_string(++string, text);
   }
   writer.define_string(++string, "not UTF-8: \xff");

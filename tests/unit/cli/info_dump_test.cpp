@@ -78,9 +78,8 @@ TEST_F(InfoAndDump, DumpJsonHasEveryFieldOfTheKind) {
   const json all = dump("");
   EXPECT_EQ(all["schema"], "liveset.dump/1");
   ASSERT_EQ(all["events"].size(), 6);
-  EXPECT_EQ(
-      all["events"][1],
-      json::parse(R"({"event": 1, "time_ns": 100, "kind": "alloc", "phase": "forward", "tid": 4711, "scope": "encoder",
+  EXPECT_EQ(all["events"][1],
+            json::parse(R"({"event": 1, "time_ns": 100, "kind": "alloc", "phase": "forward", "tid": 4711, "scope": "encoder",
     "heap": "cpu/arena", "address": "0x1000", "bytes": 512, "allocation": 0, "allocator_minus_sum": 0, "reserved_change": 4096})"));
   EXPECT_EQ(all["events"][2]["kind"], "keep");
   EXPECT_EQ(all["events"][2]["value"], "h0");
@@ -138,10 +137,9 @@ TEST_F(InfoAndDump, InfoJsonSaysWhereTheBytesWent) {
 TEST_F(InfoAndDump, InfoTableIsForPeople) {
   const Ran ran = run_liveset("info " + path_);
   EXPECT_EQ(ran.status, 0);
-  for (const char* text :
-       {"1.0, written by liveset 0.1.0-test", "6 in 2 chunks, 1 allocation\n", "trainer --steps 3", "pid 42, child of 7, on host",
-        "2023-11-14 22:13:20 UTC", "cannot see", "the rest", "Health: 7 events lost, 1 free without its allocation",
-        "7 lost before event 6", "ring_full"}) {
+  for (const char* text : {"1.0, written by liveset 0.1.0-test", "6 in 2 chunks, 1 allocation\n", "trainer --steps 3",
+                           "pid 42, child of 7, on host", "2023-11-14 22:13:20 UTC", "cannot see", "the rest",
+                           "Health: 7 events lost, 1 free without its allocation", "7 lost before event 6", "ring_full"}) {
     EXPECT_THAT(ran.out, HasSubstr(text));
   }
 }
@@ -173,8 +171,7 @@ TEST_F(InfoAndDump, InfoWrapsWhatASourceCannotSee) {
   }
   EXPECT_THAT(joined, HasSubstr(cannot));
   std::size_t longest = 0, begin = text.find("source");
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
-    longest = std::max(longest, end - begin);
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) longest = std::max(longest, end - begin);
   EXPECT_LE(longest, 80U);
 }
 
@@ -186,10 +183,8 @@ TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {
     const Ran ran = run_liveset(command + path_);
     EXPECT_EQ(ran.status, 3);
     EXPECT_EQ(ran.out, "");
-    EXPECT_THAT(
-        ran.err,
-        HasSubstr(
-            "written in format 7.0 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
+    EXPECT_THAT(ran.err,
+                HasSubstr("written in format 7.0 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
   }
 }
 

@@ -9,8 +9,8 @@
 namespace liveset::test {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 const std::string chain_file = std::string(LIVESET_SOURCE_DIR) + "/samples/tanh_chain/chain.textproto";
 
@@ -37,10 +37,16 @@ TEST(PredictCommand, JsonHasTheChainsLedgerForEveryPolicy) {
     ASSERT_EQ(out.at("events").size(), policy.at("events").size());
     for (std::size_t i = 0; i < policy.at("events").size(); ++i) {
       const json& fact = policy.at("events")[i];
-      const json expected{{"index", fact.at("index")}, {"phase", fact.at("phase")}, {"kind", fact.at("kind")},
-                          {"value", "h" + fact.at("layer").dump()}, {"layer", fact.at("layer")}, {"reads", ids(fact.at("reads"))},
-                          {"live", ids(fact.at("live"))}, {"live_ids", fact.at("live_count")},
-                          {"live_bytes", 8 * fact.at("live_count").get<int>()}, {"forward_layers", fact.at("forward_layers")}};
+      const json expected{{"index", fact.at("index")},
+                          {"phase", fact.at("phase")},
+                          {"kind", fact.at("kind")},
+                          {"value", "h" + fact.at("layer").dump()},
+                          {"layer", fact.at("layer")},
+                          {"reads", ids(fact.at("reads"))},
+                          {"live", ids(fact.at("live"))},
+                          {"live_ids", fact.at("live_count")},
+                          {"live_bytes", 8 * fact.at("live_count").get<int>()},
+                          {"forward_layers", fact.at("forward_layers")}};
       EXPECT_EQ(out.at("events")[i], expected);
     }
   }
@@ -49,7 +55,9 @@ TEST(PredictCommand, JsonHasTheChainsLedgerForEveryPolicy) {
 TEST(PredictCommand, TableSaysPeakFirst) {
   const Ran ran = run_program("liveset predict " + chain_file + " --policy segment:2");
   EXPECT_EQ(ran.status, 0);
-  EXPECT_THAT(ran.out, HasSubstr("predicted       tanh_chain, 6 layers, policy segment:2\npeak            5 values at event 11, 40 B at event 11\n"));
+  EXPECT_THAT(
+      ran.out,
+      HasSubstr("predicted       tanh_chain, 6 layers, policy segment:2\npeak            5 values at event 11, 40 B at event 11\n"));
   EXPECT_THAT(ran.out, HasSubstr("held at loss    4: h0 h2 h4 h6\n"));
 }
 

@@ -16,9 +16,7 @@ using testing::HasSubstr;
 
 Ran run_program(const std::string& arguments) { return test::run_program("liveset " + arguments); }
 
-std::size_t lines(const std::string& text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-}
+std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
 
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0, begin = 0;
@@ -39,8 +37,7 @@ void expect_error(const Ran& ran, int status, const std::string& says) {
 TEST(BadFiles, AreOneLineAndStatusThree) {
   const test::TemporaryFolder folder;
   const std::string missing = folder.file("missing.liveset"), empty = test::written(folder, "empty.liveset", ""),
-                    png = test::written(folder, "picture.png",
-                                        std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) + std::string(200, 'x'));
+                    png = test::written(folder, "picture.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) + std::string(200, 'x'));
   for (const char* reader : readers) {
     expect_error(run_program(reader + missing), 3, missing);
     expect_error(run_program(reader + empty), 3, empty);
@@ -157,7 +154,8 @@ TEST_F(Commands, WrongUseIsStatusTwo) {
        {"ledger ", "ledger --logical --physical ", "summary --format xml ", "peak --by colour ", "summary --nonsense "})
     EXPECT_EQ(run_program(arguments + trace.path()).status, 2) << arguments;
   EXPECT_EQ(run_program("summary").status, 2);
-  expect_error(run_program("summary --format xml " + trace.path()), 2, "--format: 'xml' is none of table|json|csv|md (liveset summary --help)");
+  expect_error(run_program("summary --format xml " + trace.path()), 2,
+               "--format: 'xml' is none of table|json|csv|md (liveset summary --help)");
   expect_error(run_program("peak --nonsense " + trace.path()), 2, "--nonsense");
   expect_error(run_program("status"), 2, "'status' is no command and no trace (the commands are run, summary, peak");
   expect_error(run_program("diff " + trace.path()), 2, "'diff' is no command");
@@ -193,7 +191,8 @@ TEST_F(Commands, HelpIsACommandToo) {
 TEST_F(Commands, WhatCannotBeWrittenIsStatusThree) {
   const std::string program = std::string(LIVESET_BIN_DIR) + "/liveset ";
   for (const std::string reader : {"summary", "peak", "ledger --physical", "ledger --logical", "info", "dump", "dump --format json"}) {
-    expect_error(test::run_command(program + reader + " " + trace.path() + " >/dev/full"), 3, "could not be written: No space left on device");
+    expect_error(test::run_command(program + reader + " " + trace.path() + " >/dev/full"), 3,
+                 "could not be written: No space left on device");
     expect_error(test::run_command(program + reader + " " + trace.path() + " >&-"), 3, "could not be written");
   }
   expect_error(test::run_command(program + "--help >/dev/full"), 3, "could not be written");
@@ -209,8 +208,7 @@ TEST_F(Commands, ACutFileIsReadInPart) {
   EXPECT_EQ(ran.status, 0);
   EXPECT_THAT(ran.out, HasSubstr("the file is incomplete"));
   EXPECT_THAT(ran.err, HasSubstr("read in part"));
-  for (const char* reader : readers)
-    EXPECT_EQ(run_program(std::string(reader) + "--strict " + cut).status, 4) << reader;
+  for (const char* reader : readers) EXPECT_EQ(run_program(std::string(reader) + "--strict " + cut).status, 4) << reader;
   EXPECT_EQ(run_program("summary --strict " + trace.path()).status, 0);
 }
 

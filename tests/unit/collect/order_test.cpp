@@ -120,7 +120,7 @@ TEST_F(OrderTest, StampsOfOneThreadNeverRunBackwards) {
 
 TEST_F(OrderTest, AFreeGoesBeforeTheAllocationThatGotItsAddress) {
   alloc(0, 100 * us, 7);
-  alloc(1, 200 * us, 7);          // ring 0 freed 7 before, its stamp is 2 us late
+  alloc(1, 200 * us, 7);  // ring 0 freed 7 before, its stamp is 2 us late
   free(0, 202 * us, 7);
   free(1, 300 * us, 7);
   orderer.advance(Orderer::everything);
@@ -304,13 +304,16 @@ TEST_P(OrderProperty, EveryEventFitsAgain) {
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
       total -= block.bytes;
     }
-    const std::uint64_t delay = preempted && random() % 2000 == 0 ? random() % (8000 * us) : random() % 20 == 0 ? random() % (3 * us) : random() % 200;
+    const std::uint64_t delay = preempted && random() % 2000 == 0 ? random() % (8000 * us)
+                                : random() % 20 == 0              ? random() % (3 * us)
+                                                                  : random() % 200;
     const std::uint64_t stamp = now + delay;
     inversions += stamp < last_stamp ? 1 : 0;
     last_stamp = std::max(last_stamp, stamp);
     free_at[thread] = stamp;
     const channel::Extension extension{total, 0, 0, 1};
-    Made event{stamp, {stamp, block.address, block.bytes, 0, static_cast<std::uint8_t>((alloc ? 1 : 2) | channel::kind_extended), 0, 1}, {}};
+    Made event{
+        stamp, {stamp, block.address, block.bytes, 0, static_cast<std::uint8_t>((alloc ? 1 : 2) | channel::kind_extended), 0, 1}, {}};
     std::memcpy(&event.extension, &extension, sizeof extension);
     made[thread].push_back(event);
     // A freed address may be given out only after its free was reported (that comes before the real free).

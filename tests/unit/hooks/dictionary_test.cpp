@@ -30,7 +30,9 @@ class DictionaryTest : public testing::Test {
     close(region_.descriptor);
   }
   channel::Control* control() { return static_cast<channel::Control*>(region_.memory); }
-  std::uint32_t text(const std::string& name) { return dictionary.intern(EntryType::string, name.data(), static_cast<std::uint32_t>(name.size())); }
+  std::uint32_t text(const std::string& name) {
+    return dictionary.intern(EntryType::string, name.data(), static_cast<std::uint32_t>(name.size()));
+  }
   // All entries, as the collector reads them.
   std::vector<std::pair<channel::EntryHeader, std::string>> entries() {
     std::vector<std::pair<channel::EntryHeader, std::string>> all;
@@ -78,7 +80,9 @@ TEST_F(DictionaryTest, ASourceIsKnownByItsNameAlone) {
   EXPECT_EQ(dictionary.intern(EntryType::source, "c10", 4, "1\0blocks\0", 9), 1U);
   EXPECT_EQ(dictionary.intern(EntryType::source, "c10", 4, "\0\0", 3), 1U);
   ASSERT_EQ(entries().size(), 1U);
-  EXPECT_EQ(entries()[0].second, std::string("c10\0" "1\0blocks\0", 13));
+  EXPECT_EQ(entries()[0].second, std::string("c10\0"
+                                             "1\0blocks\0",
+                                             13));
 }
 
 TEST_F(DictionaryTest, FullMeansZeroAndIsCounted) {

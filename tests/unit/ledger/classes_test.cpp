@@ -239,9 +239,7 @@ TEST(Classes, OfAMomentSumToTheRunningSum) {
   const Built ledger = built(trace);
   const std::vector<std::uint64_t> moments = {0, 4, 5, 7, 8};
   const auto classes = class_bytes_at(ledger.ledger, ledger.ledger.shown_heap, moments);
-  const auto of = [&](std::size_t moment, MemoryClass memory_class) {
-    return classes[moment][static_cast<std::size_t>(memory_class)];
-  };
+  const auto of = [&](std::size_t moment, MemoryClass memory_class) { return classes[moment][static_cast<std::size_t>(memory_class)]; };
   const std::uint64_t sums[] = {1, 7, 15, 7, 3};
   for (std::size_t i = 0; i < moments.size(); ++i) {
     std::uint64_t sum = 0;

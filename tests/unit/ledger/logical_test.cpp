@@ -36,7 +36,7 @@ TEST(LogicalLedger, AliasesShareBytes) {
   const auto a = s.value("a", 100), view = s.value("view", 100);
   s.add(LogicalKind::create, a);
   s.add(LogicalKind::alias, view, {a});
-  s.add(LogicalKind::release, a);     // the view still holds the storage
+  s.add(LogicalKind::release, a);  // the view still holds the storage
   s.add(LogicalKind::release, view);
   const LogicalLedger ledger = s.builder.finish();
   EXPECT_EQ(ledger.peak_ids, 2U);
@@ -69,14 +69,14 @@ TEST(LogicalLedger, CountsWhatBreaksTheRules) {
   Sequence s;
   const auto a = s.value("a", 8), b = s.value("b", 8);
   s.add(LogicalKind::create, a);
-  s.add(LogicalKind::create, a);       // again while live
-  s.add(LogicalKind::rerun, b);        // never dropped
+  s.add(LogicalKind::create, a);  // again while live
+  s.add(LogicalKind::rerun, b);   // never dropped
   s.add(LogicalKind::release, a);
-  s.add(LogicalKind::use, b, {a});     // use after release
-  s.add(LogicalKind::release, a);      // twice
-  s.add(LogicalKind::merge, a);        // not live
+  s.add(LogicalKind::use, b, {a});  // use after release
+  s.add(LogicalKind::release, a);   // twice
+  s.add(LogicalKind::merge, a);     // not live
   s.add(LogicalKind::drop, b);
-  s.add(LogicalKind::drop, b);         // twice
+  s.add(LogicalKind::drop, b);  // twice
   const LogicalLedger ledger = s.builder.finish();
   EXPECT_EQ(ledger.broken_count, 6U);
   ASSERT_EQ(ledger.broken.size(), 6U);

@@ -101,8 +101,8 @@ class TraceMaker {
 std::vector<std::string> lines(const LogicalLedger& ledger) {
   std::vector<std::string> texts;
   for (const LogicalEvent& event : ledger.events)
-    texts.push_back(std::string(logical_kind_name(event.kind)) + " " + (event.value == no_index ? "-" : ledger.values[event.value].name) + " " +
-                    std::to_string(event.live_ids) + "/" + std::to_string(event.live_bytes));
+    texts.push_back(std::string(logical_kind_name(event.kind)) + " " + (event.value == no_index ? "-" : ledger.values[event.value].name) +
+                    " " + std::to_string(event.live_ids) + "/" + std::to_string(event.live_bytes));
   return texts;
 }
 
@@ -137,7 +137,8 @@ TEST(LogicalTrace, NamedValuesInTwoSteps) {
   EXPECT_EQ(whole.events[6].step, 1);
   EXPECT_EQ(whole.events[1].layer, 1);
   const LogicalLedger second = t.ledger("step:1");
-  EXPECT_THAT(lines(second), ElementsAre("create h0 1/8", "create h1 2/24", "keep h0 2/24", "use h1 2/24", "release h1 1/8", "release h0 0/0"));
+  EXPECT_THAT(lines(second),
+              ElementsAre("create h0 1/8", "create h1 2/24", "keep h0 2/24", "use h1 2/24", "release h1 1/8", "release h0 0/0"));
   EXPECT_EQ(second.forward_layers, 1U);
   EXPECT_THAT(names(second, second.held_at_loss), ElementsAre("h0", "h1"));
 }

@@ -73,14 +73,12 @@ TEST(Peak, LiveSetIsWhatLivesAfterTheEvent) {
   EXPECT_THAT(live_blocks(ledger, heap, 4), ElementsAre(1, 2, 3));
   EXPECT_THAT(live_blocks(ledger, heap, 5), ElementsAre(1, 3));
   const std::vector<std::uint64_t> expected = {10, 30, 60, 50, 70, 40};
-  for (std::uint64_t event = 0; event < expected.size(); ++event)
-    EXPECT_EQ(live_bytes(ledger, event), expected[event]) << event;
+  for (std::uint64_t event = 0; event < expected.size(); ++event) EXPECT_EQ(live_bytes(ledger, event), expected[event]) << event;
 }
 
 TEST(Peak, HeapsAreSeparateAndTheFullestDeviceIsShown) {
   TinyTrace trace;
-  const auto cpu = trace.heap("cpu"), small = trace.heap("cuda:0"), large = trace.heap("cuda:1"),
-             unused = trace.heap("cuda:2");
+  const auto cpu = trace.heap("cpu"), small = trace.heap("cuda:0"), large = trace.heap("cuda:1"), unused = trace.heap("cuda:2");
   trace.alloc(cpu, 0x1000, 1000);
   trace.alloc(small, 0x1000, 10);
   trace.alloc(large, 0x1000, 20);

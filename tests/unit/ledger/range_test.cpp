@@ -33,8 +33,7 @@ TEST(RangeText, HasThreeForms) {
 }
 
 TEST(RangeText, TimesAreExact) {
-  const auto range =
-      parse_range("8640000.123456789s..9000000.0000000014s");  // 100 days; digits below a nanosecond are cut
+  const auto range = parse_range("8640000.123456789s..9000000.0000000014s");  // 100 days; digits below a nanosecond are cut
   ASSERT_TRUE(range);
   EXPECT_EQ(range->from, 8'640'000'123'456'789);
   EXPECT_EQ(range->to, 9'000'000'000'000'001);
@@ -50,8 +49,8 @@ TEST(RangeText, OneStepOneEventAndOpenEnds) {
 }
 
 TEST(RangeText, MistakesAreSaid) {
-  for (const char* text : {"3", "1s", "step:", "step:a..b", "step:1...2", "event:1,2", "1..2", "1m..2m", "1.2.3s..4s",
-                           "s..1s", "steps:1..2", "event:5..5", "step:4..3", "2s..1s"})
+  for (const char* text : {"3", "1s", "step:", "step:a..b", "step:1...2", "event:1,2", "1..2", "1m..2m", "1.2.3s..4s", "s..1s",
+                           "steps:1..2", "event:5..5", "step:4..3", "2s..1s"})
     EXPECT_NE(problem(text), "") << text;
 }
 

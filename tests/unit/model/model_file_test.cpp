@@ -35,7 +35,8 @@ TEST(ModelFile, ChainFormWithDefaults) {
 TEST(ModelFile, ListsPerLayerAndConventions) {
   const Result<Model> model = parse_model(
       "name: 'lists' conventions { count_inputs: false checkpoint_last_segment: false short_segment: FIRST rerun: STOP_BEFORE_BOUNDARY"
-      " boundary: PHYSICAL_COPY } chain { length: 2 layer_bytes: [4, 5, 6] layer_cost: [7, 0] }", "");
+      " boundary: PHYSICAL_COPY } chain { length: 2 layer_bytes: [4, 5, 6] layer_cost: [7, 0] }",
+      "");
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_EQ(model->name, "lists");
   EXPECT_EQ(model->inputs[0].bytes, 4U);
@@ -50,7 +51,8 @@ TEST(ModelFile, ListsPerLayerAndConventions) {
 }
 
 TEST(ModelFile, JsonSaysTheSameAsText) {
-  const Result<Model> model = parse_model(R"( {"chain": {"length": 3, "layerBytes": [1, 2, "3", 4]}, "conventions": {"rerun": "WHOLE"}} )", "");
+  const Result<Model> model =
+      parse_model(R"( {"chain": {"length": 3, "layerBytes": [1, 2, "3", 4]}, "conventions": {"rerun": "WHOLE"}} )", "");
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_EQ(model->layers[1].bytes, 3U);
   EXPECT_THAT(refusal(R"({"chain": {"length": 3, "bytes": -8}})"), HasSubstr("chain.bytes is -8, must be at least 0"));
@@ -60,7 +62,9 @@ TEST(ModelFile, JsonSaysTheSameAsText) {
 
 TEST(ModelFile, LayersRunInAnOrderThatTheirReadsAllow) {
   const Result<Model> model = parse_model(
-      "graph { input { id: 'x' bytes: 3 } layer { id: 'c' reads: 'b' } layer { id: 'b' reads: 'a' bytes: 5 } layer { id: 'a' reads: 'x' } }", "");
+      "graph { input { id: 'x' bytes: 3 } layer { id: 'c' reads: 'b' } layer { id: 'b' reads: 'a' bytes: 5 } layer { id: 'a' reads: 'x' } "
+      "}",
+      "");
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_EQ(model->layers[0].id, "a");
   EXPECT_EQ(model->layers[1].id, "b");
@@ -91,11 +95,14 @@ TEST(ModelFile, GraphsThatAreNoTrainingStep) {
   EXPECT_THAT(refusal("graph { }"), HasSubstr("has no layer"));
   EXPECT_THAT(refusal("graph {\n input { id: 'x' }\n layer { id: 'a' reads: 'x' }\n layer { id: 'a' reads: 'x' }\n}"),
               HasSubstr("line 4: graph.layer[1].id 'a' is a duplicate"));
-  EXPECT_THAT(refusal("graph {\n input { id: 'x' }\n layer { id: 'a' reads: 'x' reads: 'c' }\n layer { id: 'b' reads: 'a' }\n layer { id: 'c' reads: 'b' }\n}"),
+  EXPECT_THAT(refusal("graph {\n input { id: 'x' }\n layer { id: 'a' reads: 'x' reads: 'c' }\n layer { id: 'b' reads: 'a' }\n layer { id: "
+                      "'c' reads: 'b' }\n}"),
               HasSubstr("line 3: graph: the layers form a cycle: a reads c reads b reads a"));
   EXPECT_THAT(refusal("graph { layer { id: 'a' reads: 'a' } }"), HasSubstr("a reads a"));
-  EXPECT_THAT(refusal("graph { input { id: 'x' }\n layer { id: 'a' reads: 'y' } }"), HasSubstr("line 2: graph.layer[0].reads[0] 'y' is no input and no layer"));
-  EXPECT_THAT(refusal("graph { input { id: 'x' bytes: -1 } layer { id: 'a' reads: 'x' } }"), HasSubstr("line 1: graph.input[0].bytes is -1"));
+  EXPECT_THAT(refusal("graph { input { id: 'x' }\n layer { id: 'a' reads: 'y' } }"),
+              HasSubstr("line 2: graph.layer[0].reads[0] 'y' is no input and no layer"));
+  EXPECT_THAT(refusal("graph { input { id: 'x' bytes: -1 } layer { id: 'a' reads: 'x' } }"),
+              HasSubstr("line 1: graph.input[0].bytes is -1"));
   EXPECT_THAT(refusal("graph { input { id: 'x' } layer { id: 'a' reads: 'x' cost: -1 } }"), HasSubstr("graph.layer[0].cost is -1"));
   EXPECT_THAT(refusal("graph { input { id: 'x' } layer { id: 'a' } }"), HasSubstr("'a' reads nothing"));
   EXPECT_THAT(refusal("graph { input { id: 'x' } layer { reads: 'x' } }"), HasSubstr("graph.layer[0] has no id"));

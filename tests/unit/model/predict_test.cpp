@@ -44,12 +44,18 @@ json as_json(const Ids& ids) {
 Conventions with_flags(const json& flags) {
   Conventions conventions;
   for (const auto& [name, value] : flags.items()) {
-    if (name == "count_inputs") conventions.count_inputs = value;
-    else if (name == "short_segment") conventions.short_segment_first = value == "first";
-    else if (name == "boundary") conventions.physical_copy = value == "physical-copy";
-    else if (name == "rerun") conventions.stop_before_boundary = value == "stop-before-boundary";
-    else if (name == "checkpoint_last_segment") conventions.checkpoint_last_segment = value;
-    else ADD_FAILURE() << "unknown flag " << name;
+    if (name == "count_inputs")
+      conventions.count_inputs = value;
+    else if (name == "short_segment")
+      conventions.short_segment_first = value == "first";
+    else if (name == "boundary")
+      conventions.physical_copy = value == "physical-copy";
+    else if (name == "rerun")
+      conventions.stop_before_boundary = value == "stop-before-boundary";
+    else if (name == "checkpoint_last_segment")
+      conventions.checkpoint_last_segment = value;
+    else
+      ADD_FAILURE() << "unknown flag " << name;
   }
   return conventions;
 }
@@ -158,7 +164,8 @@ TEST(Predict, PeakOfIdsAndPeakOfBytesAreToldApart) {
 TEST(Predict, ValueReadByALaterSegmentIsKept) {
   const Result<Model> model = parse_model(
       "graph { input { id: 'x' } layer { id: 'a' reads: 'x' } layer { id: 'b' reads: 'a' } layer { id: 'c' reads: ['a', 'b'] }"
-      " layer { id: 'd' reads: 'c' } }", "skip");
+      " layer { id: 'd' reads: 'c' } }",
+      "skip");
   ASSERT_TRUE(model) << model.error().message();
   const Prediction prediction = predicted(*model, "segment:2");
   std::vector<std::string> dropped;
@@ -177,8 +184,8 @@ TEST(Predict, LongChainFollowsTheClosedForm) {
 }
 
 TEST(Policy, RefusesWhatMakesNoSense) {
-  for (const char* text : {"", "save", "segment", "segment:", "segment:0", "segment:-1", "segment:2x", "segment:1.5", "segments:", "segments:3,,3",
-                           "segments:3,0", "segments:3,3,", "segment:99999999999999999999"}) {
+  for (const char* text : {"", "save", "segment", "segment:", "segment:0", "segment:-1", "segment:2x", "segment:1.5",
+                           "segments:", "segments:3,,3", "segments:3,0", "segments:3,3,", "segment:99999999999999999999"}) {
     const Result<Policy> policy = parse_policy(text);
     ASSERT_FALSE(policy) << text;
     EXPECT_EQ(policy.error().kind, ErrorKind::usage);

@@ -26,7 +26,10 @@ TEST(Numbers, AreForPeople) {
 TEST(Printable, KeepsTheTerminalSafe) {
   EXPECT_EQ(printable("a\x1b[31mb\nc", {}), "a?[31mb?c");
   EXPECT_EQ(printable("a\xc2\x9b[31m", {}), "a??[31m") << "CSI in one character";
-  EXPECT_EQ(printable("\xff\xc3(\xe2\x82", {}), "??" "(??") << "no UTF-8";
+  EXPECT_EQ(printable("\xff\xc3(\xe2\x82", {}),
+            "??"
+            "(??")
+      << "no UTF-8";
   Style ascii;
   ascii.ascii = true;
   EXPECT_EQ(printable("h\xc3\xa9llo", ascii), "h?llo");
@@ -95,8 +98,7 @@ TEST(Tables, KeepToTheWidth) {
   table.row({Cell::bytes(1), Cell::words(std::string(100, 'x'))});
   const std::string text = table.render();
   std::size_t longest = 0, begin = 0;
-  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
-    longest = std::max(longest, end - begin);
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) longest = std::max(longest, end - begin);
   EXPECT_EQ(longest, 40U);
 }
 

@@ -23,8 +23,10 @@ TEST(GradientCache, TwentyFourCases) {
     expect_close(step.at("gradient_w2"), fact.at("dL_dW2"), 1e-15);
     expect_close(step.at("reference_gradient_w1"), fact.at("ref_dL_dW1"), 1e-15);
     expect_close(step.at("reference_gradient_w2"), fact.at("ref_dL_dW2"), 1e-15);
-    if (fact.at("restore") == true || fact.at("dropout") == 0.0) EXPECT_EQ(step.at("max_difference"), 0.0);
-    else expect_close(step.at("max_difference"), fact.at("max_abs_diff"), 1e-13);
+    if (fact.at("restore") == true || fact.at("dropout") == 0.0)
+      EXPECT_EQ(step.at("max_difference"), 0.0);
+    else
+      expect_close(step.at("max_difference"), fact.at("max_abs_diff"), 1e-13);
     EXPECT_EQ(step.at("rng_after_pass_1"), fact.at("rng_after_pass1"));
     EXPECT_EQ(step.at("rng_at_end"), fact.at("rng_step_end"));
     EXPECT_EQ(step.at("hidden_peak"), fact.at("hidden_vectors_peak"));

@@ -9,8 +9,8 @@
 namespace liveset::test {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 const std::string chain_file = std::string(LIVESET_SOURCE_DIR) + "/samples/tanh_chain/chain.textproto";
 
@@ -90,7 +90,9 @@ TEST(RecordedTanhChain, PhysicalPeakIsTheLogicalPeak) {
   const json& counter = summary.at("counters").at("cpu/arena").at("allocated");
   EXPECT_EQ(counter.at("peak"), 40);
   EXPECT_EQ(counter.at("final"), 0);
-  EXPECT_EQ(summary.at("peak").at("classes").at("activation").get<int>() + summary.at("peak").at("classes").value("recomputed_activation", 0), 40);
+  EXPECT_EQ(
+      summary.at("peak").at("classes").at("activation").get<int>() + summary.at("peak").at("classes").value("recomputed_activation", 0),
+      40);
   EXPECT_EQ(summary.at("health").at("lost_events"), 0);
   EXPECT_EQ(summary.at("health").at("unmatched_frees"), 0);
 }
@@ -118,7 +120,8 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
   const std::string csv = run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format csv").out;
   EXPECT_EQ(csv.substr(0, csv.find('\n')), "predicted,recorded,event,predicted ids,recorded ids,predicted bytes,recorded bytes,difference");
   EXPECT_THAT(csv, HasSubstr("\n0,0,forward create h0,1,1,16,8,live\n"));
-  EXPECT_THAT(run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format md").out, HasSubstr("| --: | --: | --- |"));
+  EXPECT_THAT(run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format md").out,
+              HasSubstr("| --: | --: | --- |"));
 }
 
 TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {

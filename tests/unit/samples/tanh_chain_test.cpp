@@ -72,8 +72,8 @@ TEST(TanhChain, UnequalSegments) {
 }
 
 TEST(TanhChain, RefusesBadArguments) {
-  for (const char* arguments : {"--policy segment:0", "--policy segments:3,2", "--policy segments:7", "--policy keep", "--policy", "--what 3",
-                                "--chain /nonexistent"}) {
+  for (const char* arguments : {"--policy segment:0", "--policy segments:3,2", "--policy segments:7", "--policy keep", "--policy",
+                                "--what 3", "--chain /nonexistent"}) {
     const Ran ran = run_program(std::string("tanh_chain ") + arguments);
     EXPECT_EQ(ran.status, 2) << arguments;
     EXPECT_EQ(ran.out, "");

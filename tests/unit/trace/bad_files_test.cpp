@@ -30,8 +30,7 @@ class BadFiles : public test::OpenedTraceTest {
 };
 
 TEST_F(BadFiles, Missing) {
-  EXPECT_THAT(refused(folder_.file("none.liveset")).message(),
-              AllOf(HasSubstr("no such file"), HasSubstr("liveset run")));
+  EXPECT_THAT(refused(folder_.file("none.liveset")).message(), AllOf(HasSubstr("no such file"), HasSubstr("liveset run")));
 }
 
 TEST_F(BadFiles, Empty) { EXPECT_THAT(refused_bytes("").message(), HasSubstr("the file is empty")); }
@@ -50,18 +49,16 @@ TEST_F(BadFiles, Png) {
   EXPECT_THAT(error.message(), HasSubstr("not a liveset trace: it begins with 89 50 4e 47"));
 }
 
-TEST_F(BadFiles, OneByte) {
-  EXPECT_THAT(refused_bytes("\n").message(), HasSubstr("not a liveset trace: it begins with 0a"));
-}
+TEST_F(BadFiles, OneByte) { EXPECT_THAT(refused_bytes("\n").message(), HasSubstr("not a liveset trace: it begins with 0a")); }
 
 TEST_F(BadFiles, ANewerMajorVersionNamesBothVersions) {
   proto::Header header = test::plain_header();
   header.set_format_major(2);
   header.set_format_minor(3);
   header.set_tool_version("9.1.0");
-  EXPECT_THAT(refused_bytes(TraceBuilder().header(header).bytes()).message(),
-              AllOf(HasSubstr("written in format 2.3 by liveset 9.1.0"), HasSubstr("reads formats up to 1.x"),
-                    HasSubstr("use a newer liveset")));
+  EXPECT_THAT(
+      refused_bytes(TraceBuilder().header(header).bytes()).message(),
+      AllOf(HasSubstr("written in format 2.3 by liveset 9.1.0"), HasSubstr("reads formats up to 1.x"), HasSubstr("use a newer liveset")));
 }
 
 TEST_F(BadFiles, ANewerMajorVersionMayHaveChangedTheChecksum) {
@@ -90,8 +87,7 @@ TEST_F(BadFiles, AnotherMagic) {
 }
 
 TEST_F(BadFiles, AHeaderThatIsNotTheFirstPacket) {
-  EXPECT_THAT(refused_bytes(TraceBuilder().chunk(test::chunk_of({1})).header().bytes()).message(),
-              HasSubstr("header is damaged"));
+  EXPECT_THAT(refused_bytes(TraceBuilder().chunk(test::chunk_of({1})).header().bytes()).message(), HasSubstr("header is damaged"));
 }
 
 }  // namespace

@@ -24,19 +24,12 @@ using testing::IsEmpty;
 
 class Chunks : public test::OpenedTraceTest {
  protected:
-  static std::string file_of(const proto::EventChunk& chunk) {
-    return TraceBuilder().header().chunk(chunk).footer().bytes();
-  }
+  static std::string file_of(const proto::EventChunk& chunk) { return TraceBuilder().header().chunk(chunk).footer().bytes(); }
   std::string error_of_chunk(const proto::EventChunk& chunk) {
     // A second chunk, because what is wrong with the last one is found when the file is opened, and the chunk left out.
-    const auto allocations = static_cast<std::uint64_t>(
-        std::count(chunk.column(0).plain().begin(), chunk.column(0).plain().end(), EVENT_ALLOC));
-    return error_of(TraceBuilder()
-                        .header()
-                        .chunk(chunk)
-                        .chunk(chunk_of({EVENT_ALLOC}, chunk.events(), allocations))
-                        .footer()
-                        .bytes());
+    const auto allocations =
+        static_cast<std::uint64_t>(std::count(chunk.column(0).plain().begin(), chunk.column(0).plain().end(), EVENT_ALLOC));
+    return error_of(TraceBuilder().header().chunk(chunk).chunk(chunk_of({EVENT_ALLOC}, chunk.events(), allocations)).footer().bytes());
   }
   Columns read(const proto::EventChunk& chunk, ColumnMask mask = all_columns) {
     const TraceFile file = open_good(file_of(chunk));
@@ -152,46 +145,33 @@ TEST_P(CorruptColumn, IsSaid) {
 INSTANTIATE_TEST_SUITE_P(
     All, CorruptColumn,
     testing::Values(
-        Corruption{"TooFewEntries", plain_column(proto::COLUMN_SIZE, {1}),
-                   "COLUMN_SIZE has 1 entries where the kinds call for 3"},
-        Corruption{"TooManyEntries", constant_column(proto::COLUMN_SIZE, 4, 1),
-                   "has 4 entries where the kinds call for 3"},
+        Corruption{"TooFewEntries", plain_column(proto::COLUMN_SIZE, {1}), "COLUMN_SIZE has 1 entries where the kinds call for 3"},
+        Corruption{"TooManyEntries", constant_column(proto::COLUMN_SIZE, 4, 1), "has 4 entries where the kinds call for 3"},
         Corruption{"EntriesBeyondLimit", constant_column(proto::COLUMN_SIZE, 65537, 1), "states 65537 entries"},
         Corruption{"RawBytesBeyondLimit",
-                   changed(constant_column(proto::COLUMN_SIZE, 2, 1),
-                           [](proto::Column& c) { c.set_raw_bytes((16 << 20) + 1); }),
+                   changed(constant_column(proto::COLUMN_SIZE, 2, 1), [](proto::Column& c) { c.set_raw_bytes((16 << 20) + 1); }),
                    "more than 16 MiB"},
-        Corruption{"PlainOfAnotherLength",
-                   changed(plain_column(proto::COLUMN_SIZE, {1, 2}), [](proto::Column& c) { c.set_raw_bytes(3); }),
+        Corruption{"PlainOfAnotherLength", changed(plain_column(proto::COLUMN_SIZE, {1, 2}), [](proto::Column& c) { c.set_raw_bytes(3); }),
                    "is torn"},
-        Corruption{"NoContent",
-                   changed(plain_column(proto::COLUMN_SIZE, {1, 2}), [](proto::Column& c) { c.clear_content(); }),
+        Corruption{"NoContent", changed(plain_column(proto::COLUMN_SIZE, {1, 2}), [](proto::Column& c) { c.clear_content(); }),
                    "has no content"},
         Corruption{"Twice", plain_column(proto::COLUMN_KIND, {1, 1, 67}, true), "column 1 occurs twice"},
-        Corruption{
-            "TornVarint",
-            changed(plain_column(proto::COLUMN_SIZE, {1, 1, 1}), [](proto::Column& c) { c.set_plain("\x01\x01\x81"); }),
-            "does not hold as many numbers"},
-        Corruption{"NumbersLeftOver",
-                   changed(plain_column(proto::COLUMN_SIZE, {1, 1, 1, 1}), [](proto::Column& c) { c.set_entries(3); }),
+        Corruption{"TornVarint",
+                   changed(plain_column(proto::COLUMN_SIZE, {1, 1, 1}), [](proto::Column& c) { c.set_plain("\x01\x01\x81"); }),
+                   "does not hold as many numbers"},
+        Corruption{"NumbersLeftOver", changed(plain_column(proto::COLUMN_SIZE, {1, 1, 1, 1}), [](proto::Column& c) { c.set_entries(3); }),
                    "does not hold as many numbers"},
         Corruption{"TooLargeForAnId", plain_column(proto::COLUMN_THREAD, {1, 1ULL << 32, 1}),
                    "COLUMN_THREAD holds a number that is too large"},
-        Corruption{"ConstantTooLarge", constant_column(proto::COLUMN_THREAD, 3, 1ULL << 32),
-                   "holds a number that is too large"},
+        Corruption{"ConstantTooLarge", constant_column(proto::COLUMN_THREAD, 3, 1ULL << 32), "holds a number that is too large"},
         Corruption{"ByteTooLarge", constant_column(proto::COLUMN_PHASE, 3, 256), "holds a number that is too large"},
-        Corruption{
-            "NotAZstdFrame",
-            changed(plain_column(proto::COLUMN_SIZE, {1, 2, 3}), [](proto::Column& c) { c.set_data("nonsense"); }),
-            "does not decompress"},
-        Corruption{"BytesNotOneEach", plain_column(proto::COLUMN_PHASE, {1, 2, 300}),
-                   "COLUMN_PHASE is not one byte an entry"},
-        Corruption{"ReadsTorn",
-                   changed(plain_column(proto::COLUMN_READS, {9}), [](proto::Column& c) { c.set_entries(1); }),
+        Corruption{"NotAZstdFrame", changed(plain_column(proto::COLUMN_SIZE, {1, 2, 3}), [](proto::Column& c) { c.set_data("nonsense"); }),
+                   "does not decompress"},
+        Corruption{"BytesNotOneEach", plain_column(proto::COLUMN_PHASE, {1, 2, 300}), "COLUMN_PHASE is not one byte an entry"},
+        Corruption{"ReadsTorn", changed(plain_column(proto::COLUMN_READS, {9}), [](proto::Column& c) { c.set_entries(1); }),
                    "COLUMN_READS is torn"},
         Corruption{"ReadsConstant", constant_column(proto::COLUMN_READS, 1, 1), "cannot be constant"},
-        Corruption{"AddressBeforeTheChunk", plain_column(proto::COLUMN_ADDRESS, {1, 1, 0}),
-                   "goes back beyond the chunk"}),
+        Corruption{"AddressBeforeTheChunk", plain_column(proto::COLUMN_ADDRESS, {1, 1, 0}), "goes back beyond the chunk"}),
     [](const testing::TestParamInfo<Corruption>& corruption) { return corruption.param.name; });
 
 TEST_F(Chunks, ZstdFramesThatExpandBeyondWhatTheyStateAreRefused) {
@@ -212,12 +192,8 @@ TEST_F(Chunks, AnAgeBeyondTheFirstAllocation) {
 }
 
 TEST_F(Chunks, AllocationsThatTheNextChunkContradicts) {
-  const std::string bytes = TraceBuilder()
-                                .header()
-                                .chunk(chunk_of({EVENT_ALLOC, EVENT_ALLOC}))
-                                .chunk(chunk_of({EVENT_ALLOC}, 2, 1))
-                                .footer()
-                                .bytes();
+  const std::string bytes =
+      TraceBuilder().header().chunk(chunk_of({EVENT_ALLOC, EVENT_ALLOC})).chunk(chunk_of({EVENT_ALLOC}, 2, 1)).footer().bytes();
   EXPECT_THAT(error_of(bytes), HasSubstr("the chunk has 2 allocations where the next one calls for 1"));
 }
 

@@ -27,13 +27,8 @@ TEST_F(Evolution, ANewerMinorVersionIsRead) {
 }
 
 TEST_F(Evolution, UnknownPacketsAreSkippedAndCounted) {
-  const TraceFile file = open_good(TraceBuilder()
-                                       .header()
-                                       .unknown_packet(9, "news")
-                                       .chunk(chunk_of({EVENT_ALLOC}))
-                                       .unknown_packet(13, "")
-                                       .footer()
-                                       .bytes());
+  const TraceFile file =
+      open_good(TraceBuilder().header().unknown_packet(9, "news").chunk(chunk_of({EVENT_ALLOC})).unknown_packet(13, "").footer().bytes());
   EXPECT_EQ(file.events(), 1);
   EXPECT_EQ(file.health().unknown_packets, 2);
   EXPECT_EQ(file.health().damaged_packets, 0);
@@ -94,8 +89,7 @@ TEST_F(Evolution, KindsWithOtherColumnsComeOutAsOurs) {
     entry.clear_column();
     entry.add_column(proto::COLUMN_NUMBER);
   }
-  proto::EventChunk chunk =
-      chunk_of({proto::EVENT_STORAGE, proto::EVENT_COUNTER, proto::EVENT_ATTRIBUTE, proto::EVENT_VALUE_USE});
+  proto::EventChunk chunk = chunk_of({proto::EVENT_STORAGE, proto::EVENT_COUNTER, proto::EVENT_ATTRIBUTE, proto::EVENT_VALUE_USE});
   *chunk.add_column() = plain_column(proto::COLUMN_HEAP, {3, 4});
   *chunk.add_column() = plain_column(proto::COLUMN_TEXT, {70, 71});
   *chunk.add_column() = plain_column(proto::COLUMN_NUMBER, {proto::zigzag(-5), proto::zigzag(6)});

@@ -56,8 +56,7 @@ TEST_F(Recovery, WithoutAFooterTheIndexIsRebuilt) {
   EXPECT_THAT(indices(file), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_EQ(file.allocations(), 6);
   EXPECT_TRUE(file.health().truncated);
-  EXPECT_THAT(file.health().note,
-              HasSubstr("at byte " + std::to_string(bytes.size()) + ": the trace ends without a footer"));
+  EXPECT_THAT(file.health().note, HasSubstr("at byte " + std::to_string(bytes.size()) + ": the trace ends without a footer"));
 }
 
 TEST_F(Recovery, AHeaderAloneIsATraceWithoutEvents) {
@@ -95,8 +94,7 @@ TEST_F(Recovery, ADamagedChunkInTheMiddleIsSkippedAndCounted) {
     EXPECT_EQ(file.health().damaged_packets, 1);
     EXPECT_EQ(file.health().lost_events, 2);
     EXPECT_EQ(file.health().truncated, !footer);
-    EXPECT_THAT(file.health().note,
-                HasSubstr("at byte " + std::to_string(places[1]) + ": a packet's checksum is wrong"));
+    EXPECT_THAT(file.health().note, HasSubstr("at byte " + std::to_string(places[1]) + ": a packet's checksum is wrong"));
   }
 }
 
@@ -180,8 +178,8 @@ TEST_F(Recovery, AgesReachOverAGapAndIntoIt) {
   proto::EventChunk lost = chunk_of({EVENT_ALLOC, EVENT_ALLOC, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED}, 3, 3);
   *lost.add_column() = plain_column(proto::COLUMN_AGE, {1, 2});
   builder.chunk(lost);
-  proto::EventChunk last = chunk_of(
-      {EVENT_ALLOC, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED}, 7, 5);
+  proto::EventChunk last =
+      chunk_of({EVENT_ALLOC, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED, EVENT_FREE_REQUESTED}, 7, 5);
   // Before each free there were 6 allocations: ages 1, 2, 3 and 4 are ordinals 5 (own), 4 and 3 (in the gap), 2 (of
   // chunk A).
   *last.add_column() = plain_column(proto::COLUMN_AGE, {1, 2, 3, 4});

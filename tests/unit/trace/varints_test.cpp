@@ -20,8 +20,7 @@ bool decode(std::string bytes, std::vector<T>& out, std::uint64_t& all) {
 TEST(Varints, EveryLengthAtItsBounds) {
   std::vector<std::uint64_t> values{0, ~std::uint64_t{0}};
   for (unsigned bit = 0; bit < 64; ++bit) {
-    for (const std::int64_t near : {-1, 0, 1})
-      values.push_back((std::uint64_t{1} << bit) + static_cast<std::uint64_t>(near));
+    for (const std::int64_t near : {-1, 0, 1}) values.push_back((std::uint64_t{1} << bit) + static_cast<std::uint64_t>(near));
   }
   std::string bytes;
   for (const std::uint64_t value : values) bytes += test::varint_bytes(value);

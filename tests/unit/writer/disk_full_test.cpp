@@ -125,8 +125,7 @@ TEST_F(DiskFull, WithoutReservationTheFileIsStillAValidPrefix) {
 TEST_F(DiskFull, NoRoomForTheHeader) {
   disk_.capacity = 100;
   std::string error;
-  EXPECT_EQ(TraceWriter::create(std::make_unique<test::SmallDiskSink>(disk_), "disk", test::header_info(), &error),
-            nullptr);
+  EXPECT_EQ(TraceWriter::create(std::make_unique<test::SmallDiskSink>(disk_), "disk", test::header_info(), &error), nullptr);
   EXPECT_THAT(error, testing::HasSubstr("disk full"));
   EXPECT_TRUE(disk_.content.empty());
 }

@@ -11,8 +11,8 @@ namespace liveset::writer {
 namespace {
 
 TEST(ValidUtf8, KeepsWhatIsWellFormed) {
-  for (const char* text : {"", "plain", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x92\xa1", "\xed\x9f\xbf", "\xee\x80\x80",
-                           "\xf4\x8f\xbf\xbf"}) {
+  for (const char* text :
+       {"", "plain", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x92\xa1", "\xed\x9f\xbf", "\xee\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(valid_utf8(text), text);
   }
 }
