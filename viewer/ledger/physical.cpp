@@ -191,7 +191,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       shown = &heaps_[shown_];  // heap() may have grown the vector
       Block& block = out_.blocks.add(bytes);
       block.birth = static_cast<std::uint32_t>(event);
-      block.facts = Block::pack(id & Block::max_heap, phase, in_step_);
+      block.facts = Block::pack(static_cast<std::uint32_t>(&state - heaps_.data()), phase, in_step_);  // not id: that may be too large
       state.allocated.now += static_cast<std::int64_t>(bytes);
       ++state.blocks;
       ++state.out.allocations;

@@ -295,6 +295,19 @@ TEST(Frees, OfBlocksThatWereNotSeenAreCounted) {
   EXPECT_EQ(ledger.shown().allocated.final, 10U);
 }
 
+// Heaps beyond the last that is told apart: refused, and nothing is read outside the table of heaps on the way.
+TEST(Heaps, MoreThanAreToldApartAreRefused) {
+  for (const std::uint32_t heap : {4096U, 8191U, 65535U}) {
+    TinyTrace trace;
+    trace.alloc(heap, 0x1000, 10);
+    trace.free(heap, 0x1000);
+    const trace::TraceFile file = trace.open();
+    const Result<PhysicalLedger> ledger = build_physical(file);
+    ASSERT_FALSE(ledger);
+    EXPECT_NE(ledger.error().what.find("heaps"), std::string::npos);
+  }
+}
+
 // Three chunks of which the middle one is damaged: blocks freed there stay, and the ledger says that sums are off.
 TEST(Holes, AreCountedAndSaid) {
   TinyTrace trace;
