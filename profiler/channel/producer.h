@@ -56,6 +56,9 @@ class Producer {
   void close(std::uint32_t units) {
     head_ += units;
     header_->head.store(head_ << 1, std::memory_order_release);
+    // Between two events the job fills the caches with its own data: fetch the next event's line while it computes.
+    __builtin_prefetch(&unit(0), 1);
+    __builtin_prefetch(&unit(2), 1);
   }
   void drop() {  // only this thread writes it, so no read-modify-write is needed
     header_->dropped.store(header_->dropped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
