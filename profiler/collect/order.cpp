@@ -54,13 +54,8 @@ std::uint32_t Orderer::add_lane() {
   return static_cast<std::uint32_t>(lanes_.size() - 1);
 }
 
-std::uint32_t Orderer::units_of(const Unit* unit, std::size_t left) {
-  if (unit->kind == channel::kind_thread || (unit->kind & channel::kind_extended) != 0) return 2;
-  if (!channel::is_value_kind(unit->kind)) return 1;
-  channel::ValueUnit value{};
-  if (left > 1) std::memcpy(&value, unit + 1, sizeof value);
-  return channel::value_units(std::min(value.read_count, channel::max_reads));
-}
+// Units of the event at `unit`; `left`: how many there are from it on.
+std::uint32_t Orderer::units_of(const Unit* unit, std::size_t left) { return channel::event_units(*unit, left > 1 ? unit[1] : Unit{}); }
 
 // The event at `position`; stamps of one thread never run backwards (a virtual machine that moves may make them).
 Orderer::Head Orderer::head_at(const Lane& lane, std::size_t position, std::uint64_t last) {
@@ -103,12 +98,6 @@ std::uint32_t Orderer::appended(std::uint32_t index) {
 
 bool Orderer::empty() const {
   return moves_.empty() && std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.head.count == 0; });
-}
-
-std::uint64_t Orderer::waiting_units() const {
-  std::uint64_t units = 0;
-  for (const Lane& lane : lanes_) units += lane.units.size() - lane.emitted;
-  return units;
 }
 
 std::uint64_t& Orderer::heap_total(std::uint32_t id) {
@@ -348,7 +337,11 @@ bool Orderer::bridge(std::uint32_t to, std::uint64_t bound, std::uint32_t length
 bool Orderer::untangle(std::uint32_t stuck, std::uint64_t bound) {
   const std::uint64_t ticks = lanes_[stuck].head.ticks;
   // What is missing may be stamped yet. Where it never works out, do not wait for it, nor look hard, each time.
-  const bool last_try = bound == everything || bound >= ticks + latest_us * microsecond_ || failures_ >= too_many_failures;
+  // An event that states no total lacks at most a neighbour.
+  std::uint64_t total = 0;
+  const bool counts = states_total(&lanes_[stuck].units[lanes_[stuck].position], &total);
+  const std::uint64_t latest = ticks + (counts ? latest_us : 4 * near_us) * microsecond_;
+  const bool last_try = bound == everything || bound >= latest || failures_ >= too_many_failures;
   if (!last_try && bound < std::max(ticks + patience_us * microsecond_, next_search_)) return false;
   const std::uint32_t budget =
       last_try && failures_ < too_many_failures ? search_budget : std::min(first_budget << 2 * searches_, search_budget);
@@ -363,7 +356,7 @@ bool Orderer::untangle(std::uint32_t stuck, std::uint64_t bound) {
     searches_ += searches_ < 3 ? 1 : 0;
     return false;
   }
-  if (failures_ < 2 * too_many_failures) ++failures_;
+  if (counts && failures_ < 2 * too_many_failures) ++failures_;
   searches_ = 0;
   next_search_ = 0;
   give_up(stuck);

@@ -51,7 +51,6 @@ class Orderer {
 
   // Events that were not emitted yet.
   bool empty() const;
-  std::uint64_t waiting_units() const;
   std::uint64_t damaged_units() const { return damaged_; }
 
  private:

@@ -153,6 +153,13 @@ TEST_F(OrderTest, ALostFreeIsNoReasonToWaitForever) {
   EXPECT_THAT(sink.names, ElementsAre("alloc7", "alloc7", "alloc8"));
 }
 
+TEST_F(OrderTest, AnAddressThatIsGivenOutTwiceHoldsNothingBack) {
+  alloc(0, 100 * us, 7);
+  alloc(0, 200 * us, 7);  // no total, so no event of a thread that lost its processor can be what is missing
+  orderer.advance(300 * us);
+  EXPECT_THAT(sink.names, ElementsAre("alloc7", "alloc7"));
+}
+
 TEST_F(OrderTest, TotalsDecideAgainstStamps) {
   // The allocator counted 1, then 2, then 3; thread 1 was stamped late.
   alloc(0, 100 * us, 1, 10, 10);
