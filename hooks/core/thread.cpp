@@ -18,12 +18,12 @@
 namespace liveset::core {
 
 constinit thread_local Thread* this_thread __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit std::uint64_t wait_limit_ns = 10'000'000;
 
 namespace {
 
 constexpr std::uint32_t max_rings = 2048;
 constexpr std::uint64_t smallest_ring = 64U << 10;
-constexpr std::uint64_t wait_limit_ns = 10'000'000;
 // A collector that is only kept off its processor moves again within this many waits, a second in all. One that is stopped must not
 // cost the job 10 ms at every event for ever: then events are dropped at once until it moves.
 constexpr std::uint32_t most_waits_in_vain = 100;

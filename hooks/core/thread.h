@@ -36,6 +36,9 @@ extern constinit thread_local Thread* this_thread __attribute__((tls_model("init
 // `for_event`: the caller records one now.
 Thread* attach_thread(bool for_event);
 
+// How long an event waits for room before it is dropped and counted. Tests that must lose nothing on a busy machine wait longer.
+extern std::uint64_t wait_limit_ns;
+
 // The ring is full: waits or drops, as told. True when there is room now.
 bool wait_for_room(Thread& thread, std::uint32_t units);
 

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,14 +37,11 @@ class RecorderTest : public testing::Test {
     collector_ = std::make_unique<collect::Collector>(collect::listen_at(folder_.file("socket")), -1);
     collector_->set_output(folder_.file("trace.liveset"));
     process.start();
+    wait_limit_ns = 60'000'000'000;  // a busy machine may keep the collector off its processor for longer than a job would wait
     if (collects_at_once) start_collecting();
   }
   void start_collecting() {
-    collecting_ = std::thread([this] {
-      collector_->run();
-      std::uint64_t ran_ns = 0;
-      std::ifstream("/proc/thread-self/schedstat") >> ran_ns >> kept_off_ns;
-    });
+    collecting_ = std::thread([this] { collector_->run(); });
   }
   // Ends the collection and gives all events.
   std::vector<trace::Event> events() {
@@ -70,7 +66,6 @@ class RecorderTest : public testing::Test {
 
   std::unique_ptr<trace::TraceFile> file;
   bool collects_at_once = true;
-  std::uint64_t kept_off_ns = 0;  // how long the collector had no processor though it wanted one
 
  private:
   test::TemporaryFolder folder_;
@@ -263,7 +258,6 @@ TEST_F(RecorderTest, ABurstWaitsForRoomAndLosesNothing) {
   const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr), name = intern_string("n", 1);
   for (int i = 0; i < count; ++i) record_counter(heap, name, i);
   const std::vector<trace::Event> all = events();
-  if (file->health().lost_events != 0 && kept_off_ns > 5'000'000) GTEST_SKIP() << "SKIPPED: the machine is too busy";
   EXPECT_EQ(file->health().lost_events, 0U);
   ASSERT_EQ(all.size(), static_cast<std::size_t>(count));
   EXPECT_EQ(all.back().number, count - 1);
