@@ -1,7 +1,8 @@
 # Flags and small helpers that every folder uses.
 
 add_library(liveset_flags INTERFACE)
-target_compile_options(liveset_flags INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wno-missing-field-initializers -Werror)
+target_compile_options(liveset_flags INTERFACE -Wall -Wextra -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor;-Wold-style-cast>
+                                               -Wno-missing-field-initializers -Werror)
 # g++ 12 warns of overlap in plain string additions (GCC bug 105651).
 target_compile_options(liveset_flags INTERFACE $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 target_include_directories(liveset_flags INTERFACE ${PROJECT_SOURCE_DIR})

@@ -26,6 +26,7 @@ ALLOWED = {
     "hooks/core": ["profiler/channel"],
     "hooks/api": ["hooks/core", "profiler/channel"],
     "hooks/c10": ["hooks/core", "profiler/channel"],
+    "hooks/standin": ["hooks/api"],
     "hooks/python": ["hooks/core", "hooks/c10", "profiler/channel"],
     "viewer/trace": ["proto"],
     "viewer/ledger": ["viewer/trace"],
@@ -49,9 +50,9 @@ PACKAGES = [
 ]
 
 # In the job there is libc and nothing else: what of the C++ library needs no libstdc++.so. liveset.hpp lives in the program
-# that includes it, not in ours, and may use what it likes.
+# that includes it, not in ours, and may use what it likes; the stand-in libraries bring their own C++ library, hidden.
 JOB_FOLDERS = ["hooks"]
-JOB_EXEMPT = ["hooks/api/liveset.hpp"]
+JOB_EXEMPT = ["hooks/api/liveset.hpp", "hooks/standin"]
 JOB_HEADERS = set(
     """algorithm array atomic bit cerrno cinttypes climits concepts csignal cstdarg cstddef cstdint cstdio cstdlib cstring ctime
     initializer_list limits new numeric optional span string_view tuple type_traits utility""".split()
@@ -108,7 +109,7 @@ def complain_about_include(name, include, project_folders):
                 return f"{include} is not for this folder (its home: {', '.join(homes) or 'nowhere'})"
             if suffixes and not name.endswith(suffixes) and not within(name, "tests"):
                 return f"{include} belongs in {', '.join(suffixes)} files only"
-    in_job = any(within(name, folder) for folder in JOB_FOLDERS) and name not in JOB_EXEMPT
+    in_job = any(within(name, folder) for folder in JOB_FOLDERS) and not any(within(name, exempt) for exempt in JOB_EXEMPT)
     if in_job and "." not in include and include not in JOB_HEADERS:
         return f"<{include}> needs the C++ library, which the job may not have"
     return None
