@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a four-layer GPT on random tokens, with or without activation checkpointing. Knows nothing of liveset.
 
-The configuration is fixed, so that the bytes in README.md can be: every run of one mode allocates the same.
+The configurations are fixed, so that the bytes in README.md can be: every run of one mode allocates the same.
 """
 import argparse
 import json
@@ -10,6 +10,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
+
+from meter import Meter
 
 WIDTH, HEADS, LAYERS, SEQUENCE, BATCH, VOCABULARY = 128, 4, 4, 128, 4, 512
 
@@ -62,32 +64,61 @@ def train_step(model, optimizer, tokens, targets):
     return loss.item()
 
 
-def build(checkpoint_mode):
+def build(checkpoint_mode, device="cpu", dtype=torch.float32):
     """-> model, optimizer, tokens, targets"""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    model = GPT(checkpoint_mode == "block")
+    model = GPT(checkpoint_mode == "block").to(device, dtype)
     optimizer = torch.optim.AdamW(model.parameters())
-    tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE))
-    targets = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE))
+    tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE)).to(device)
+    targets = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE)).to(device)
     return model, optimizer, tokens, targets
 
 
-def main():
+def small_steps(options):
+    """Yields (loss, the allocator's figures) of each step."""
+    meter = Meter(options.device)
+    parts = build(options.checkpoint, options.device, getattr(torch, options.dtype))
+    for _ in range(options.steps):
+        meter.begin()
+        loss = train_step(*parts)
+        yield loss, meter.end()
+
+
+def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checkpoint", choices=["none", "block"], default="none", help="what is recomputed in backward")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--preset", choices=["small", "standin"], default="small",
+                        help="standin: wider, with scaled_dot_product_attention (attention.py)")
+    parser.add_argument("--sdpa", choices=["math", "eff", "flash"], help="attention of the preset standin (default math)")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line a step")
     options = parser.parse_args()
+    if options.sdpa and options.preset != "standin":
+        parser.error("--sdpa belongs to --preset standin; the preset small writes its attention out")
+    return options
 
-    parts = build(options.checkpoint)
-    losses = []
-    for step in range(options.steps):
-        losses.append(train_step(*parts))
+
+def main():
+    options = parse_options()
+    if options.preset == "standin":
+        import attention
+        steps = attention.steps(options)
+    else:
+        steps = small_steps(options)
+    losses, memory = [], []
+    for step, (loss, figures) in enumerate(steps):
+        losses.append(loss)
+        memory.append(figures)
         if not options.json:
-            print(f"step {step} loss {losses[-1]:.6f}")
+            print(f"step {step} loss {loss:.6f}")
     if options.json:
-        print(json.dumps({"checkpoint": options.checkpoint, "steps": options.steps, "losses": losses}))
+        result = {"checkpoint": options.checkpoint, "steps": options.steps, "losses": losses}
+        if options.device == "cuda":
+            result["memory"] = memory
+        print(json.dumps(result))
 
 
 if __name__ == "__main__":
