@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <vector>
 
 namespace liveset::launch {
@@ -27,19 +28,6 @@ constexpr int own_machine = EM_NONE;
 bool is_program(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(path.c_str(), X_OK) == 0;
-}
-
-std::string look_up(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
-  const char* variable = std::getenv("PATH");
-  const std::string folders = variable != nullptr ? variable : "/bin:/usr/bin";
-  for (std::size_t at = 0; at <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', at), folders.size());
-    const std::string folder = end > at ? folders.substr(at, end - at) : ".";
-    if (is_program(folder + "/" + name)) return folder + "/" + name;
-    at = end + 1;
-  }
-  return {};
 }
 
 std::string first_bytes(const std::string& path, std::size_t bytes) {
@@ -93,19 +81,34 @@ std::string problem_of_rights(const std::string& path) {
   return {};
 }
 
-// The interpreter of a "#!" line; empty when there is none.
-std::string interpreter_of(const std::string& bytes) {
-  if (bytes.compare(0, 2, "#!") != 0) return {};
-  const std::size_t end = std::min(bytes.find('\n'), bytes.size());
-  const std::size_t begin = bytes.find_first_not_of(" \t", 2);
-  if (begin >= end) return {};
-  return bytes.substr(begin, std::min(bytes.find_first_of(" \t\n", begin), end) - begin);
+// The words of a "#!" line; none when there is no such line.
+std::vector<std::string> interpreter_words(const std::string& bytes) {
+  std::vector<std::string> words;
+  if (bytes.compare(0, 2, "#!") != 0) return words;
+  std::istringstream line(bytes.substr(2, bytes.find('\n') - 2));
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
 }
 
 }  // namespace
 
+std::string find_in_path(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* variable = std::getenv("PATH");
+  const std::string folders = variable != nullptr ? variable : "/bin:/usr/bin";
+  for (std::size_t at = 0; at <= folders.size();) {
+    const std::size_t end = std::min(folders.find(':', at), folders.size());
+    const std::string folder = end > at ? folders.substr(at, end - at) : ".";
+    if (is_program(folder + "/" + name)) return folder + "/" + name;
+    at = end + 1;
+  }
+  return {};
+}
+
+std::vector<std::string> script_interpreter(const std::string& path) { return interpreter_words(first_bytes(path, 4096)); }
+
 Program find_program(const std::string& name) {
-  const std::string path = look_up(name);
+  const std::string path = find_in_path(name);
   struct stat info {};
   if (path.empty()) return {"", name + ": not found in PATH"};
   if (stat(path.c_str(), &info) != 0) return {"", path + ": " + std::strerror(errno)};
@@ -118,7 +121,8 @@ Program find_program(const std::string& name) {
     const bool is_elf = bytes.compare(0, SELFMAG, ELFMAG) == 0;
     std::string problem = is_elf ? problem_of_rights(judged) : std::string();
     if (problem.empty() && is_elf) problem = problem_of_elf(judged, bytes);
-    const std::string interpreter = is_elf || !problem.empty() ? std::string() : interpreter_of(bytes);
+    const std::vector<std::string> words = is_elf || !problem.empty() ? std::vector<std::string>() : interpreter_words(bytes);
+    const std::string interpreter = words.empty() ? std::string() : words.front();
     if (problem.empty() && !interpreter.empty() && !is_program(interpreter)) problem = "cannot be run, as the interpreter of " + path;
     if (!problem.empty()) return {"", (interpreter.empty() ? judged : interpreter) + ": " + problem};
     // An unreadable program, or a script without "#!" (the shell runs it): nothing speaks against it.

@@ -15,39 +15,20 @@
 
 #include "profiler/collect/wire.h"
 #include "profiler/launch/collector_process.h"
+#include "profiler/launch/library_folder.h"
 #include "profiler/launch/output.h"
 #include "profiler/launch/program.h"
 #include "profiler/launch/report.h"
+#include "profiler/launch/signals.h"
 
 namespace liveset::launch {
 namespace {
 
-constexpr int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
 constexpr int not_started = 2;
 
 int say(const std::string& message) {
   std::fprintf(stderr, "liveset: %s\n", message.c_str());
   return not_started;
-}
-
-std::string own_path() {
-  std::string path(4096, '\0');
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  path.resize(length > 0 ? static_cast<std::size_t>(length) : 0);
-  return path;
-}
-
-// Beside our own program: of the build folder, or installed.
-std::string find_preload() {
-  const std::string folder = folder_of(own_path());
-  for (const char* place : {"/../lib/libliveset_preload.so", "/../lib/liveset/libliveset_preload.so"}) {
-    char* found = realpath((folder + place).c_str(), nullptr);
-    if (found == nullptr) continue;
-    const std::string path = found;
-    std::free(found);
-    return path;
-  }
-  return {};
 }
 
 // LD_PRELOAD takes spaces and colons as separators and knows no quotes, so a path with one is reached through a link.
@@ -69,12 +50,6 @@ void open_standard_descriptors() {
   }
 }
 
-// What the job must find as it was.
-struct Signals {
-  sigset_t mask;
-  void (*child)(int);
-};
-
 // Between the launcher and the job's process: a byte lets it begin, and it answers with the errno of exec, or closes when that worked.
 struct Link {
   int ours = -1, jobs = -1;
@@ -82,7 +57,7 @@ struct Link {
 
 // Forks the job's process, which waits for the start and then becomes the program. Without a link it begins at once.
 pid_t fork_job(const RunOptions& options, const std::string& program, const std::string& preload, const CollectorProcess& collector,
-               const Signals& before, const Link& link) {
+               const HeldSignals& signals, const Link& link) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   if (link.jobs >= 0) {
@@ -98,8 +73,8 @@ pid_t fork_job(const RunOptions& options, const std::string& program, const std:
     setenv("LIVESET_SOCKET", collector.socket_path.c_str(), 1);
     setenv("LIVESET_ON_FULL", options.wait_when_full ? "wait" : "drop", 1);
   }
-  signal(SIGCHLD, before.child);
-  sigprocmask(SIG_SETMASK, &before.mask, nullptr);
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  signals.as_before();
   std::vector<char*> arguments;
   for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -169,14 +144,19 @@ std::string mark_of(const std::string& path) {
 
 }  // namespace
 
-int run(const RunOptions& options) {
+RunResult run(const RunOptions& options) {
+  const HeldSignals signals;
+  return run(options, signals);
+}
+
+RunResult run(const RunOptions& options, const HeldSignals& signals) {
   open_standard_descriptors();
   const Program program = find_program(options.command.front());
-  if (!program.problem.empty()) return say(program.problem);
+  if (!program.problem.empty()) return {say(program.problem)};
   if (options.output.empty() && access(".", W_OK | X_OK) != 0)
-    return say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)");
+    return {say(std::string("this folder: ") + std::strerror(errno) + " (choose another place with -o)")};
   const Output claimed = options.output.empty() ? Output{} : claim_output(options.output);
-  if (!claimed.problem.empty()) return say(claimed.problem);
+  if (!claimed.problem.empty()) return {say(claimed.problem)};
 
   std::string trouble;  // why nothing is recorded, where that is no reason not to run the job
   Link link;
@@ -186,27 +166,20 @@ int run(const RunOptions& options) {
   } else {
     trouble = std::string("socketpair: ") + std::strerror(errno);
   }
-  std::string preload = find_preload();
+  std::string preload = find_own("libliveset_preload.so");
   if (preload.empty()) trouble = "libliveset_preload.so is missing beside " + own_path();
 
-  sigset_t watched;
-  Signals before{};
-  sigemptyset(&watched);
-  for (const int signal : forwarded) sigaddset(&watched, signal);
-  sigaddset(&watched, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &watched, &before.mask);
-  before.child = signal(SIGCHLD, SIG_DFL);  // ignored, it would cost us the job's status
   CollectorProcess collector = trouble.empty() ? start_collector(options.log, claimed.claim) : CollectorProcess{};
   if (trouble.empty() && collector.pid < 0) trouble = "the collector could not be started: " + collector.problem;
   if (!trouble.empty()) say("the job will not be recorded: " + trouble);
   if (!collector.log_problem.empty()) say("the collector keeps no log: " + collector.log_problem);
   if (trouble.empty()) preload = preloadable(preload, collector);
 
-  const pid_t job = fork_job(options, program.path, collector.pid > 0 ? preload : "", collector, before, link);
+  const pid_t job = fork_job(options, program.path, collector.pid > 0 ? preload : "", collector, signals, link);
   if (job < 0) {
     const int error = errno;
     remove_folder(collector);
-    return say(std::string("fork: ") + std::strerror(error));
+    return {say(std::string("fork: ") + std::strerror(error))};
   }
   signal(SIGPIPE, SIG_IGN);  // of what we say at the end
   const std::string output = options.output.empty() ? default_output(program.path, job) : options.output;
@@ -215,7 +188,7 @@ int run(const RunOptions& options) {
   const int exec_error = begin(link);
 
   pid_t living_collector = collector.pid;
-  const int status = wait_for_job(job, &living_collector, watched);
+  const int status = wait_for_job(job, &living_collector, signals.watched());
   Report report;
   if (collector.pid > 0) {
     collect::send_fields(collector.socket, {"ended", std::to_string(status)});
@@ -224,11 +197,13 @@ int run(const RunOptions& options) {
     if (report.complete && report.open_files() == 0) wait_for_collector(living_collector);
     if (!report.complete || report.open_files() == 0) remove_folder(collector);
   }
-  if (exec_error != 0) return say(program.path + ": " + std::strerror(exec_error));
+  if (exec_error != 0) return {say(program.path + ": " + std::strerror(exec_error))};
   report.trouble = trouble;
   report.stale = !mark.empty() && mark_of(output) == mark;
   if (!options.quiet) std::fprintf(stderr, "liveset: %s\n", describe(report, output).c_str());
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  struct stat info {};
+  const bool recorded = !report.stale && stat(output.c_str(), &info) == 0;
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), recorded ? output : ""};
 }
 
 }  // namespace liveset::launch

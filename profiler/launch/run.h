@@ -1,6 +1,7 @@
 // `liveset run`: starts a job with the preload in it and a collector beside it, and waits for both.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profiler/launch/collector_process.h"
@@ -12,10 +13,18 @@ struct RunOptions {
   std::string output;  // empty: <program>-<pid>.liveset in the current folder
   bool quiet = false;  // no line at the end
   bool wait_when_full = true;
-  LogOptions log;  // of the collector
+  LogOptions log;                                                // of the collector
+  std::vector<std::pair<std::string, std::string>> environment;  // variables set for the job
 };
 
-// The exit status of `liveset run`: the job's own, 128 + N when signal N killed it, or 2 when it was not started (said on stderr).
-int run(const RunOptions& options);
+struct RunResult {
+  int status = 2;      // the job's own, 128 + N when signal N killed it, or 2 when it was not started (said on stderr)
+  std::string output;  // the trace that was made; empty when there is none
+};
+
+RunResult run(const RunOptions& options);
+class HeldSignals;
+// For a caller that holds the signals already, because it made something that must be removed afterwards.
+RunResult run(const RunOptions& options, const HeldSignals& signals);
 
 }  // namespace liveset::launch
