@@ -25,7 +25,7 @@ struct Context {
   unsigned columns = 80;
   int status = exit_ok;          // what main returns
   std::string program;           // argv[0], to find our own files
-  std::vector<std::string> job;  // of `run`: everything behind the first "--", which is not ours to parse
+  std::vector<std::string> job;  // of `run` and `dryrun`: everything behind the first "--", which is not ours to parse
 
   // Prints "liveset: MESSAGE" on stderr and sets the status that belongs to the error's kind.
   void fail(const Error& error);

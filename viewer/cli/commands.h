@@ -5,6 +5,7 @@
 namespace liveset::cli {
 
 void add_run(CLI::App& app, Context& context);
+void add_dryrun(CLI::App& app, Context& context);
 void add_summary(CLI::App& app, Context& context);
 void add_peak(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);

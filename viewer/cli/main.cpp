@@ -120,6 +120,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "liveset " LIVESET_VERSION, "print the version and exit");
   app.fallthrough(false);
   add_run(app, context);
+  add_dryrun(app, context);
   add_summary(app, context);
   add_peak(app, context);
   add_ledger(app, context);
@@ -135,7 +136,8 @@ int main(int argc, char** argv) {
                   "the commands are " + CLI::detail::join(commands, ", ")});
     return context.status;
   }
-  if (const auto dashes = std::find(arguments.begin(), arguments.end(), "--"); dashes != arguments.end() && arguments[0] == "run") {
+  if (const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+      dashes != arguments.end() && (arguments[0] == "run" || arguments[0] == "dryrun")) {
     context.job.assign(dashes + 1, arguments.end());
     arguments.erase(dashes, arguments.end());
   }

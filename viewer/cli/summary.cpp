@@ -1,5 +1,5 @@
 // `liveset summary`: the peak, what it consists of, and whether the trace can be trusted.
-#include "viewer/report/summary.h"
+#include "viewer/cli/summary.h"
 
 #include <iostream>
 #include <memory>
@@ -7,14 +7,10 @@
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/flat_csv.h"
-#include "viewer/cli/traces.h"
+#include "viewer/report/summary.h"
 
 namespace liveset::cli {
 namespace {
-
-struct Options : ReadOptions {
-  std::string heap, counter = "allocated";
-};
 
 nlohmann::ordered_json trace_json(const trace::TraceFile& file) {
   const trace::Process& process = file.header().process;
@@ -37,7 +33,9 @@ std::string other_traces(const std::vector<trace::TraceFile>& files, const repor
   return text;
 }
 
-Status run(const Options& options, Context& context) {
+}  // namespace
+
+Status show_summary(const SummaryOptions& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);  // before the file: a typo costs no waiting
   if (!spec) return spec.take_error();
   Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
@@ -69,18 +67,16 @@ Status run(const Options& options, Context& context) {
   return Done{};
 }
 
-}  // namespace
-
 void add_summary(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SummaryOptions>();
   add_read_options(*command, *options);
   command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
   command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
+    if (const Status status = show_summary(*options, context); !status) context.fail(status.error());
   });
 }
 

@@ -1,0 +1,63 @@
+// `liveset dryrun`: would this job fit, and what would its memory hold? Runs it without a GPU, then shows the summary.
+#include <memory>
+
+#include "profiler/launch/byte_size.h"
+#include "profiler/launch/dry_run.h"
+#include "viewer/cli/commands.h"
+#include "viewer/cli/job_options.h"
+#include "viewer/cli/summary.h"
+
+namespace liveset::cli {
+namespace {
+
+void take_memory(const std::string& text, launch::DryRunOptions& options) {
+  options.memory_bytes = launch::parse_byte_size(text);
+  if (!options.memory_bytes)
+    throw CLI::ValidationError("--memory", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
+}
+
+}  // namespace
+
+void add_dryrun(CLI::App& app, Context& context) {
+  using launch::Backing;
+  auto options = std::make_shared<launch::DryRunOptions>();
+  CLI::App* command =
+      app.add_subcommand("dryrun", "run a CUDA job without a GPU and record it: liveset dryrun --gpu h100 -- python train.py");
+  command->footer(
+      "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA 12 or 13, runs on a device that is not there:\n"
+      "its allocator answers its own calls, kernels do nothing. Numbers that this cannot know exactly are labelled as estimates.\n"
+      "  liveset dryrun -- python train.py                                   on an H100\n"
+      "  liveset dryrun --gpu rtx4090 -q -o try.liveset -- python train.py --batch 8\n"
+      "  liveset dryrun --gpu a100-40 --memory 30GiB -- python train.py      with less memory\n"
+      "  liveset dryrun -- torchrun --nproc-per-node 2 train.py              two ranks\n"
+      "  liveset dryrun --world 64 -- python train.py                        rank 0 of 64, alone\n"
+      "GPUs: a100-40 a100-80 b200 h100 h200 l40s rtx4090, or a JSON file in the same format (lib/liveset/gpus).\n"
+      "The exit status is the job's, 128 + N when signal N killed it, 2 when it cannot be dry-run.");
+  add_job_options(*command, options->run);
+  command->get_option("--quiet")->description("no line on stderr and no summary at the end");
+  command->add_option("--gpu", options->gpu, "which GPU to stand in for (default h100), or a file")->option_text("NAME|FILE");
+  command
+      ->add_option_function<std::string>(
+          "--memory", [options](const std::string& text) { take_memory(text, *options); }, "its memory, if not the GPU's own: 80GiB, 24GB")
+      ->option_text("BYTES");
+  command->add_option("--world", options->world, "how many ranks the job has; without torchrun or the like only rank 0 runs")
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("N");
+  add_choice<Backing>(*command, "--backing", {{"none", Backing::none}, {"small", Backing::small}, {"all", Backing::all}},
+                      "which device memory holds real values: none, small (what is copied in small pieces, default) or all (takes as much "
+                      "memory here)",
+                      [options](Backing backing) { options->backing = backing; });
+  add_output_options(*command, context);
+  command->callback([options, command, &context] {
+    if (!take_job(*command, options->run, context)) return;
+    const launch::RunResult result = launch::dry_run(*options);
+    if (!options->run.quiet && !result.output.empty()) {
+      SummaryOptions shown;
+      shown.trace = result.output;
+      if (const Status status = show_summary(shown, context); !status) context.fail(status.error());
+    }
+    context.status = result.status;  // the job's, whatever the summary met
+  });
+}
+
+}  // namespace liveset::cli

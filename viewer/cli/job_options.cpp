@@ -1,0 +1,39 @@
+#include "viewer/cli/job_options.h"
+
+namespace liveset::cli {
+
+void add_job_options(CLI::App& command, launch::RunOptions& options) {
+  command.prefix_command();
+  command.add_flag("-q,--quiet", options.quiet, "no line on stderr at the end");
+  command.add_option("-o,--output", options.output, "trace file to write; a trace there is replaced")->option_text("OUT");
+  command
+      .add_option_function<std::string>(
+          "--on-full", [&options](const std::string& what) { options.wait_when_full = what == "wait"; },
+          "when a thread's buffer is full: wait (default; at most 10 ms an event, then count the loss) or drop (count at once)")
+      ->check(CLI::IsMember({"wait", "drop"}))
+      ->option_text("wait|drop");
+  command
+      .add_option("--log-level", options.log.level,
+                  "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
+      ->option_text("LEVEL");
+  command.add_option("--log-file", options.log.file, "where the collector logs; default standard error")->option_text("FILE");
+}
+
+bool take_job(const CLI::App& command, launch::RunOptions& options, Context& context) {
+  const std::string name = command.get_name();
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    context.fail({ErrorKind::usage, "", std::nullopt, name + ": " + what, hint});
+    return false;
+  };
+  if (command.count("--output") != 0 && options.output.empty()) return refuse("-o is empty", "name a file, or leave -o out");
+  options.command = command.remaining();  // the "--" was forgotten
+  if (!options.command.empty() && options.command.front().compare(0, 1, "-") == 0)
+    return refuse("unknown option " + options.command.front(), "liveset " + name + " --help");
+  if (!options.command.empty() && !context.job.empty()) options.command.push_back("--");  // one of the job's own
+  options.command.insert(options.command.end(), context.job.begin(), context.job.end());
+  if (options.command.empty()) return refuse("no program is named", "liveset " + name + " [-o OUT] -- python train.py");
+  return true;
+}
+
+}  // namespace liveset::cli
