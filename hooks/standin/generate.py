@@ -25,6 +25,7 @@ struct LivesetStandinStubs {{
 void liveset_standin_register(struct LivesetStandinStubs*);
 void liveset_standin_unknown(const struct LivesetStandinStubs*, uint32_t);
 void liveset_standin_estimate(const char*, const char*);
+void liveset_standin_copy(void*, const void*, size_t);
 
 // What the library says of itself: hooks/standin/libraries/library.h.
 const int liveset_standin_family = {family};
@@ -51,10 +52,16 @@ static void zero_bytes(size_t* size) {{
 static void zero_int(int* size) {{
   if (size) *size = 0;
 }}
+static void zeros(void* to, int count) {{
+  static const int none[256];
+  for (int* next = to; next && count > 0; next += 256, count -= 256) liveset_standin_copy(next, none, (count < 256 ? count : 256) * sizeof(int));
+}}
+static void zero(void* to) {{ zeros(to, 1); }}
 #define STUB __attribute__((weak))
 """
-# Action with an argument -> (its type, the function that gets it).
-FILLS = {"create": ("void**", "create"), "free": ("void*", "free"), "bytes": ("size_t*", "zero_bytes"), "int": ("int*", "zero_int")}
+# Action with an argument -> (its type, the function that gets it); `zeros` has the number of the count as a second argument.
+FILLS = {"create": ("void**", "create"), "free": ("void*", "free"), "bytes": ("size_t*", "zero_bytes"), "int": ("int*", "zero_int"),
+         "zero": ("void*", "zero"), "zeros": ("void*", "zeros")}
 
 
 class Listed:
@@ -89,10 +96,12 @@ class Listed:
         found = []
         while values:
             action = values.pop(0)
-            if action in FILLS:
-                found.append((action, int(values.pop(0))))
+            if action == "zeros":
+                found.append((action, [int(values.pop(0)), int(values.pop(0))]))
+            elif action in FILLS:
+                found.append((action, [int(values.pop(0))]))
             elif action in ("ok", "text"):
-                found.append((action, None))
+                found.append((action, []))
             else:
                 sys.exit(f"{place}: unknown action {action}")
         return found
@@ -105,10 +114,11 @@ def body(index, name, actions, unknown_returns):
         return f"STUB long {name}(void) {{ unknown({index}); return {unknown_returns}; }}"
     if "text" in kinds:
         return f'STUB const char* {name}(void) {{ known({index}); return "stand-in"; }}'
-    fills = {position: kind for kind, position in actions if kind in FILLS}
-    parameters = ", ".join(f"{FILLS[fills[i]][0] if i in fills else 'void*'} a{i}" for i in range(max(fills, default=-1) + 1))
+    types = {positions[0]: FILLS[kind][0] for kind, positions in actions if positions}
+    last = max((max(positions) for _, positions in actions if positions), default=-1)
+    parameters = ", ".join(f"{types.get(i, 'long')} a{i}" for i in range(last + 1))
     count = "assumed" if {"bytes", "int"} & set(kinds) else "known"
-    statements = "".join(f" {FILLS[kind][1]}(a{position});" for position, kind in sorted(fills.items()))
+    statements = "".join(f" {FILLS[kind][1]}({', '.join(f'a{i}' for i in positions)});" for kind, positions in actions if positions)
     return f"STUB long {name}({parameters or 'void'}) {{ {count}({index});{statements} return 0; }}"
 
 

@@ -18,6 +18,7 @@ A list holds names and positions of arguments, nothing else of the wheels. Its l
     NAME create N               argument N receives a fresh handle
     NAME free N                 argument N is such a handle, and dies
     NAME bytes N / int N        argument N (size_t* / int*) receives 0, an assumed size of a workspace
+    NAME zero N / zeros N M     argument N (int*, host or device) receives 0, or as many as argument M says: nothing went wrong
     NAME text                   returns a text
     NAME data SIZE              not a function: zeros of SIZE bytes
 
@@ -52,6 +53,11 @@ LIBRARIES = {
     "libnccl": ("nccl", []),
     "libnvshmem_host": ("nvshmem", []),
 }
+# "Not supported" or the nearest to it, where a job must not go on with an answer that nobody gave.
+UNKNOWN_RETURNS = {"libcudart": 801, "libnvJitLink": 6}
+# Arguments that say what went wrong, and the batched functions that state it once for the whole batch.
+STATUS = re.compile(r"^(d_|h_|dev_?)?info(Array)?$", re.I)
+ONE_STATUS = re.compile(r"(getrs|gels|geqrf|potrs)Batched")
 DRIVER_MODES = ["", "-D__CUDA_API_VERSION_INTERNAL", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM"]
 FLOATING = re.compile(r"^(const )?(float|double|cuComplex|cuDoubleComplex|cuFloatComplex|float2|double2)( \w+)?$")
 WORKSPACE = re.compile(r"bufferSize|BufferInfo|Workspace|SpaceSize|SizeInBytes|StatesSize|IndicesSize|CompressedSize|AttnBuffers|"
@@ -96,6 +102,12 @@ def pointee(argument):
     return match.groups() if match and not argument.startswith("const ") else None
 
 
+def position_of(pattern, arguments):
+    """The number of the first argument that matches, None where there is none."""
+    numbered = [argument for argument in arguments if not FLOATING.match(argument)]
+    return next((number for number, argument in enumerate(numbered) if re.search(pattern, argument)), None)
+
+
 def actions(name, prototype):
     """The actions of one function, as the list states them; empty where its answer is not known."""
     if prototype is None:
@@ -119,6 +131,9 @@ def actions(name, prototype):
                 found.append(f"create {position}")
             elif kind == "size_t" and WORKSPACE.search(name) and re.search(r"size|bytes|work", label, re.I):
                 found.append(f"bytes {position}")
+            elif kind == "int" and STATUS.search(label):
+                batch = None if ONE_STATUS.search(name) and label != "devInfoArray" else position_of(r"batchSize$", arguments)
+                found.append(f"zero {position}" if batch is None else f"zeros {position} {batch}")
             elif kind == "int" and WORKSPACE.search(name) and re.search(r"lwork|buffersize|size", label, re.I):
                 found.append(f"int {position}")
             else:
@@ -128,7 +143,7 @@ def actions(name, prototype):
         position += 1
     # A query that writes to memory of the caller which no rule above fills is not answered. Pointers of other functions are device memory.
     query = re.search(r"Get|Query|Create|_get|_query|Find|nnz|Version|bufferSize|Estimate|Size|Supported|Subscribe", name)
-    if unanswered and query:
+    if unanswered and query and not any(action.startswith("create") for action in found):
         return []
     return found or ["ok"]
 
@@ -178,8 +193,8 @@ def write_library(family, site_packages, path):
     header = [f"package {package.replace('_', '-')} {version}"]
     if node:
         header.append(f"node {node}")
-    if soname.startswith("libcudart"):
-        header.append("unknown_returns 801")
+    if soname.partition(".so")[0] in UNKNOWN_RETURNS:
+        header.append(f"unknown_returns {UNKNOWN_RETURNS[soname.partition('.so')[0]]}")
     found = {name: actions(name, declared.get(name)) for name in sorted(functions)}
     if not any(action.startswith("create") for listed in found.values() for action in listed):
         found = {name: [] if listed == ["free 0"] else listed for name, listed in found.items()}
