@@ -89,6 +89,12 @@ class TinyTrace {
     made.number = number;
     return add(made);
   }
+  std::uint64_t attribute(const std::string& key, const std::string& json) {
+    writer::Event made = event(proto::EVENT_ATTRIBUTE, 0);
+    made.name = string(key);
+    made.text = string(json);
+    return add(made);
+  }
   std::uint64_t statement(int kind, std::uint32_t heap, std::uint64_t address, int memory_class, std::uint32_t name = 0,
                           std::uint32_t value = 0, std::uint64_t bytes = 0) {
     writer::Event made = event(kind, 0);

@@ -88,6 +88,13 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
 
 }  // namespace
 
+std::uint64_t counter_peak(const Summary& summary, const std::string& counter) {
+  for (const CounterFigure& figure : summary.counters) {
+    if (figure.heap == summary.heap && figure.name == counter) return figure.peak;
+  }
+  return 0;
+}
+
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {
   const std::string shown = heap_name(file, ledger.shown_heap);
   const std::vector<CounterFigure> counters = counters_of(file, ledger);
@@ -118,7 +125,8 @@ Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& 
     Result<ledger::EventStamp> stamp = ledger::describe_event(file, found.event);
     if (!stamp) return stamp.take_error();
     figures.push_back({found, heap_name(file, found.heap), file.dictionary().module_path(stamp->scope),
-                       file.dictionary().scope_path(stamp->scope), stamp->time_ns, ledger::step_at(ledger, found.event), stamp->phase});
+                       file.dictionary().scope_path(stamp->scope), stamp->time_ns, ledger::step_at(ledger, found.event), stamp->phase,
+                       std::nullopt});
   }
   return figures;
 }
@@ -160,6 +168,14 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
   if (!out_of_memory) return out_of_memory.take_error();
   summary.out_of_memory = std::move(*out_of_memory);
+  if (!summary.out_of_memory.empty() && summary.out_of_memory.back().found.heap == ledger->shown_heap) {
+    Result<PeakFigure> live = moment_at(file, *ledger, summary.out_of_memory.back().found.event);
+    if (!live) return live.take_error();
+    summary.out_of_memory.back().live = std::move(*live);
+  }
+  Result<std::optional<DryRun>> dry_run = find_dry_run(file);
+  if (!dry_run) return dry_run.take_error();
+  summary.dry_run = std::move(*dry_run);
   summary.health = file.health();
   summary.unmatched_frees = ledger->unmatched_frees;
   summary.conservation_mismatches = ledger->mismatched_events();

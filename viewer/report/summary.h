@@ -10,6 +10,7 @@
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/classes.h"
 #include "viewer/ledger/physical.h"
+#include "viewer/report/estimates.h"
 #include "viewer/report/text.h"
 
 namespace liveset::report {
@@ -42,6 +43,7 @@ struct OutOfMemoryFigure {
   std::uint64_t time_ns = 0;
   std::optional<std::int64_t> step;
   trace::Phase phase = trace::Phase::other;
+  std::optional<PeakFigure> live;  // what lived then; of the last one, when it is of the shown heap
 };
 
 struct BackwardFigure {
@@ -66,6 +68,7 @@ struct Summary {
   std::vector<CounterFigure> counters;
   std::optional<PeakFigure> peak;
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
+  std::optional<DryRun> dry_run;                 // of the whole trace
   std::uint64_t baseline_bytes = 0;              // of the shown heap: allocated before the recording began
   ledger::Phases phases;
   std::vector<StepFigure> steps;  // that begin in the range
@@ -95,6 +98,9 @@ Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::Physica
 
 Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                                         const ledger::Range& range);
+
+// The peak of the shown heap's counter; 0 when the trace does not have it.
+std::uint64_t counter_peak(const Summary& summary, const std::string& counter);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);

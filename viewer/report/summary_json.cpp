@@ -53,11 +53,23 @@ ordered_json step_json(const StepFigure& figure) {
   return json;
 }
 
+// Which figures of a dry run are estimates.
+void add_label(const DryRun& dry_run, const CounterFigure& counter, ordered_json& figure) {
+  const std::string label = label_of(dry_run, counter.name);
+  figure["estimate"] = label == "estimate";
+  figure["label"] = label;
+  const Factor& factor = counter.name == "reserved" ? dry_run.band.reserved : dry_run.band.allocated;
+  if (counter.name != "reserved" && counter.name != "allocated") return;
+  figure["low"] = factor.is_known() ? ordered_json(factor.of_low(counter.peak)) : ordered_json(nullptr);
+  figure["high"] = factor.is_known() ? ordered_json(factor.of_high(counter.peak)) : ordered_json(nullptr);
+}
+
 ordered_json counters_json(const Summary& summary) {
   ordered_json json = ordered_json::object();
   for (const CounterFigure& counter : summary.counters) {
     ordered_json figure = {{"peak", counter.peak}, {"final", counter.final}, {"peak_event", event_json(counter.peak_event)}};
     if (counter.sampled) figure["sampled"] = true;
+    if (summary.dry_run && counter.heap.compare(0, 5, "cuda:") == 0) add_label(*summary.dry_run, counter, figure);
     json[counter.heap][counter.name] = figure;
   }
   return json;
@@ -139,6 +151,7 @@ ordered_json out_of_memory_json(const std::vector<OutOfMemoryFigure>& figures) {
     json.back()["step"] = figure.step ? ordered_json(*figure.step) : ordered_json(nullptr);
     json.back()["phase"] = trace::phase_name(figure.phase);
     json.back()["module"] = optional_text(figure.module);
+    if (figure.live) json.back()["classes"] = classes_json(figure.live->classes);
   }
   return json;
 }
@@ -161,6 +174,10 @@ ordered_json summary_json(const Summary& summary) {
   json["counters"] = counters_json(summary);
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
+  if (summary.dry_run) {
+    json["dry_run"] = dry_run_json(*summary.dry_run, counter_peak(summary, "allocated"), counter_peak(summary, "reserved"));
+    json["estimates"] = estimates_json(*summary.dry_run);
+  }
   json["baseline_bytes"] = summary.baseline_bytes;
   json["recompute_allocations"] = summary.phases[static_cast<std::size_t>(trace::Phase::recompute)].allocations;
   json["phases"] = phases_json(summary.phases);

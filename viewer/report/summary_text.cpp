@@ -85,11 +85,25 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
   return table;
 }
 
+std::string counter_label(const Summary& summary, const CounterFigure& counter) {
+  const std::string sampled = counter.sampled ? "sampled" : "";
+  if (!summary.dry_run || counter.heap.compare(0, 5, "cuda:") != 0 || label_of(*summary.dry_run, counter.name) != "estimate")
+    return sampled;
+  return sampled + (counter.sampled ? ", estimate" : "estimate");
+}
+
+// Reserved bytes of a job with convolutions are known as a range only.
+Cell peak_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
+  const bool is_range =
+      summary.dry_run && summary.dry_run->has("convolution") && counter.heap == summary.heap && counter.name == "reserved";
+  return is_range ? Cell::words(bytes_in_band(counter.peak, summary.dry_run->band.reserved, style)) : Cell::bytes(counter.peak);
+}
+
 Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"heap"}, {"counter"}, {"peak", true}, {"at the end", true}, {""}}, format, style);
   for (const CounterFigure& counter : summary.counters)
-    table.row({Cell::words(counter.heap), Cell::words(counter.name), Cell::bytes(counter.peak), Cell::bytes(counter.final),
-               Cell::words(counter.sampled ? "sampled" : "")});
+    table.row({Cell::words(counter.heap), Cell::words(counter.name), peak_cell(summary, counter, style), Cell::bytes(counter.final),
+               Cell::words(counter_label(summary, counter))});
   return table;
 }
 
@@ -174,6 +188,9 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
     if (!place.empty()) text += "      in " + printable(place, style, style.columns > 30 ? style.columns - 9 : 21) + "\n";
   }
   if (figures.size() > shown) text += "      (" + format_count(figures.size() - shown) + " more times)\n";
+  if (!figures.empty() && figures.back().live)
+    text += std::string("\n  what lived ") + (figures.size() > 1 ? "at the last of them" : "then") + "\n" +
+            classes_table(*figures.back().live, TableFormat::text, style).render();
   return text;
 }
 
@@ -230,6 +247,10 @@ std::string summary_text(const Summary& summary, const Style& style) {
     text += "\n" + phases_table(summary, TableFormat::text, style).render();
   }
   if (summary.counters.size() > 1) text += "\n" + counters_table(summary, TableFormat::text, style).render();
+
+  if (summary.dry_run)
+    text += "\n" + dry_run_text(*summary.dry_run, counter_peak(summary, "allocated"), counter_peak(summary, "reserved"),
+                                !summary.out_of_memory.empty(), style);
 
   std::vector<std::string> lines = health_lines(summary, style);
   const std::size_t problems = lines.size();

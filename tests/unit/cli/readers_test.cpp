@@ -157,7 +157,7 @@ TEST_F(Commands, WrongUseIsStatusTwo) {
   expect_error(run_program("summary --format xml " + trace.path()), 2,
                "--format: 'xml' is none of table|json|csv|md (liveset summary --help)");
   expect_error(run_program("peak --nonsense " + trace.path()), 2, "--nonsense");
-  expect_error(run_program("status"), 2, "'status' is no command and no trace (the commands are run, summary, peak");
+  expect_error(run_program("status"), 2, "'status' is no command and no trace (the commands are run, dryrun, summary, peak");
   expect_error(run_program("diff " + trace.path()), 2, "'diff' is no command");
   expect_error(run_program(""), 2, "no command is named");
 }

@@ -1,0 +1,297 @@
+#include "viewer/report/estimates.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace liveset::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Kind {
+  const char* what;
+  Reach reach;
+  const char* why;
+};
+// The names that hooks/standin says (liveset_standin_estimate).
+constexpr std::array<Kind, 9> kinds = {{
+    {"device_value_read", Reach::none,
+     "the job read a value from the device; kernels compute nothing here, so it got 0 or what a copy had put there. Nothing changes unless "
+     "the "
+     "job decides by it"},
+    {"dynamic_shape", Reach::allocator, "a size depends on values on the device, which are not there"},
+    {"workspace", Reach::allocator, "a library was asked how much scratch memory it wants; the answer is an assumption, mostly 0"},
+    {"convolution", Reach::allocator, "cuDNN chooses a convolution's algorithm and its scratch memory by the GPU; here it is given none"},
+    {"collective", Reach::none,
+     "collectives take no time and act as if all ranks held equal data. Blocks that wait for them are freed earlier or later than on a "
+     "GPU"},
+    {"side_stream_free", Reach::allocator, "a block used on a second stream is free when the work there is done; work takes no time here"},
+    {"library_memory", Reach::outside, "what a library takes from the driver for itself is an assumption"},
+    {"unknown_function", Reach::allocator, "a library function without a stand-in was called; it did nothing and reported success"},
+    {"context_bytes", Reach::outside, "what the context of this GPU takes is an assumption of its profile"},
+}};
+
+const Kind* find_kind(const std::string& what) {
+  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return what == kind.what; });
+  return found == kinds.end() ? nullptr : &*found;
+}
+
+// The trace may hold anything: a member of another type than expected counts as absent.
+std::string text_in(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+std::uint64_t number_in(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+std::vector<std::string> texts_in(const ordered_json& json, const char* key) {
+  std::vector<std::string> texts;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) return texts;
+  for (const ordered_json& each : *found) {
+    if (each.is_string()) texts.push_back(each.get<std::string>());
+  }
+  return texts;
+}
+
+void take_device(const ordered_json& json, DryRun& dry_run) {
+  dry_run.gpu = text_in(json, "gpu");
+  dry_run.name = text_in(json, "name");
+  dry_run.capability = static_cast<int>(std::min<std::uint64_t>(number_in(json, "capability"), 9999));
+  dry_run.memory_bytes = number_in(json, "memory_bytes");
+  dry_run.context_bytes = number_in(json, "context_bytes");
+  dry_run.devices = static_cast<std::int64_t>(std::min<std::uint64_t>(number_in(json, "devices"), 1U << 20));
+  dry_run.world = static_cast<std::int64_t>(std::min<std::uint64_t>(number_in(json, "world"), 1U << 30));
+  dry_run.backing = text_in(json, "backing");
+  dry_run.assumed = texts_in(json, "assumed");
+}
+
+void take_estimate(const ordered_json& json, DryRun& dry_run) {
+  Estimate estimate;
+  estimate.what = text_in(json, "what");
+  if (estimate.what.empty()) return;
+  estimate.detail = text_in(json, "detail");
+  estimate.count = number_in(json, "count");
+  estimate.first = texts_in(json, "first");
+  const Kind* kind = find_kind(estimate.what);
+  estimate.why = kind != nullptr ? kind->why : "the stand-in calls it an estimate; this version does not know why";
+  estimate.reach = kind != nullptr ? kind->reach : Reach::allocator;
+  const auto same = [&](const Estimate& other) { return other.what == estimate.what && other.detail == estimate.detail; };
+  const auto found = std::find_if(dry_run.estimates.begin(), dry_run.estimates.end(), same);
+  if (found == dry_run.estimates.end()) {
+    dry_run.estimates.push_back(std::move(estimate));
+  } else {
+    found->count = std::max(found->count, estimate.count);  // the last one, unless two threads said theirs at once
+    if (found->first.empty()) found->first = std::move(estimate.first);
+  }
+}
+
+bool has_string(const trace::TraceFile& file, std::string_view text) {
+  const auto& strings = file.dictionary().strings;
+  return std::find(strings.begin(), strings.end(), text) != strings.end();
+}
+
+// torch.compile wraps a module in one of this name.
+bool has_compiled_module(const trace::TraceFile& file) { return has_string(file, "OptimizedModule") || has_string(file, "_orig_mod"); }
+
+bool chunk_has(const trace::Columns& columns, trace::Kind kind) {
+  return std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(kind)) != columns.kind.end();
+}
+
+std::uint64_t times(std::uint64_t bytes, double factor) {
+  return static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * factor));
+}
+
+ordered_json factor_json(const Factor& factor, std::uint64_t peak) {
+  if (!factor.is_known()) return nullptr;
+  ordered_json json = {{"low", factor.low}, {"high", factor.high}};
+  if (peak != 0) {
+    json["low_bytes"] = factor.of_low(peak);
+    json["high_bytes"] = factor.of_high(peak);
+  }
+  return json;
+}
+
+std::string percent(double factor) {
+  char text[32];
+  const double value = 100 * (factor - 1);
+  std::snprintf(text, sizeof text, std::abs(value) >= 10 ? "%+.0f %%" : "%+.3g %%", value);
+  return value == 0 ? "0 %" : text;
+}
+
+std::string factor_text(const Factor& factor) {
+  return factor.is_known() ? percent(factor.low) + " to " + percent(factor.high) : "not known";
+}
+
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+std::string device_line(const DryRun& dry_run, const Style& style) {
+  std::string text = dry_run.name + " (" + dry_run.gpu + ", compute capability " + std::to_string(dry_run.capability / 10) + "." +
+                     std::to_string(dry_run.capability % 10) + ", " + format_bytes(dry_run.memory_bytes, style.exact_bytes) + ")";
+  if (dry_run.world > 1) text += ", one rank of " + std::to_string(dry_run.world);
+  return text + ": a stand-in, no GPU computed";
+}
+
+// What is left of the device at the peak, when what its context takes is taken off.
+std::string room_line(const DryRun& dry_run, std::uint64_t reserved_peak, bool out_of_memory, const Style& style) {
+  if (out_of_memory) return "does not fit";
+  const std::uint64_t usable = dry_run.memory_bytes - std::min(dry_run.memory_bytes, dry_run.context_bytes);
+  if (reserved_peak == 0 || usable == 0) return {};
+  const Factor& factor = dry_run.band.reserved;
+  const std::uint64_t most = factor.is_known() ? factor.of_high(reserved_peak) : reserved_peak;
+  const std::string of_it = " of " + format_bytes(usable, style.exact_bytes) + " beside the context (" +
+                            format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
+  const std::string taken = bytes_in_band(reserved_peak, factor, style) + " reserved at the peak," + of_it;
+  if (most > usable) return "may not fit: " + taken;
+  return (factor.is_known() ? "fits: " : "fits unless the estimates below are far off: ") + taken;
+}
+
+Table estimates_table(const DryRun& dry_run, const Style& style) {
+  Table table({{"times", true}, {"estimate"}, {"detail"}, {"first at"}}, TableFormat::text, style);
+  for (const Estimate& estimate : dry_run.estimates)
+    table.row({Cell::words((dry_run.counts_are_minima ? ">=" : "") + format_count(estimate.count)), Cell::words(estimate.what),
+               Cell::words(estimate.detail.empty() ? "-" : estimate.detail),
+               Cell::words(estimate.first.empty() ? "-" : estimate.first.front())});
+  return table;
+}
+
+}  // namespace
+
+std::uint64_t Factor::of_low(std::uint64_t bytes) const { return times(bytes, low); }
+std::uint64_t Factor::of_high(std::uint64_t bytes) const { return times(bytes, high); }
+
+bool DryRun::has(const std::string& what) const {
+  return std::any_of(estimates.begin(), estimates.end(), [&](const Estimate& each) { return each.what == what; });
+}
+
+bool DryRun::estimates_allocator() const {
+  return std::any_of(estimates.begin(), estimates.end(), [](const Estimate& each) { return each.reach == Reach::allocator; });
+}
+
+// The figures are those of public runs on real GPUs that were repeated on a stand-in (memory snapshots, published peaks); where ours
+// was off by e of the real figure, the real one is 1 / (1 + e) of ours.
+ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool compiled) {
+  const auto has = [&](const char* what) {
+    return std::any_of(estimates.begin(), estimates.end(), [&](const Estimate& each) { return each.what == what; });
+  };
+  const Factor unknown{0, 0};
+  if (has("dynamic_shape") || has("unknown_function"))
+    return {"with sizes or functions that the stand-in does not know", "nothing: no bound is known", unknown, unknown};
+  if (has("convolution") && compiled)
+    return {"compiled, with convolutions", "one model, whose allocated was 11 % low", {1, 1 / 0.89}, unknown};
+  if (has("convolution") && trained)
+    return {"with convolutions, training", "public convolutional networks", {1 / 1.014, 1 / 0.984}, {1, 1 / 0.8}};
+  if (has("convolution"))
+    return {
+        "with convolutions, inference", "public convolutional networks, whose allocated was 33 to 58 % low", {1, 1 / 0.42}, {1, 1 / 0.42}};
+  if (has("workspace")) return {"with scratch memory of libraries", "nothing: no such model was compared", unknown, unknown};
+  if (compiled) return {"compiled", "one compiled transformer", {0.9996, 1.0004}, {1, 1 / 0.967}};
+  return {"eager, without convolutions",
+          "public transformers, 8 snapshots of training and inference and others",
+          {0.9999, 1.0001},
+          {0.995, 1.005}};
+}
+
+Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
+  if (!has_string(file, "standin.device") && !has_string(file, "standin.estimate")) return std::optional<DryRun>();
+  DryRun dry_run;
+  bool found = false, trained = false;
+  trace::Columns kinds_of_chunk;
+  for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
+    if (const Status status = file.read_chunk(chunk, 0, kinds_of_chunk); !status) return status.error();
+    trained = trained || chunk_has(kinds_of_chunk, trace::Kind::backward_begin);
+    if (!chunk_has(kinds_of_chunk, trace::Kind::attribute)) continue;
+    const Status status = trace::for_each_event(file, chunk, chunk + 1, [&](const trace::Event& event) {
+      if (event.kind != trace::Kind::attribute) return true;
+      const std::string_view key = file.dictionary().string(event.name);
+      if (key != "standin.device" && key != "standin.estimate") return true;
+      const ordered_json json = ordered_json::parse(file.dictionary().string(event.text), nullptr, false);
+      if (!json.is_object()) return true;
+      found = true;
+      key == "standin.device" ? take_device(json, dry_run) : take_estimate(json, dry_run);
+      return true;
+    });
+    if (!status) return status.error();
+  }
+  if (!found) return std::optional<DryRun>();
+  const auto& end = file.health().end;
+  dry_run.counts_are_minima = !end.empty() && end != "exit";
+  dry_run.band = error_band(dry_run.estimates, trained, has_compiled_module(file));
+  return std::optional<DryRun>(std::move(dry_run));
+}
+
+std::string label_of(const DryRun& dry_run, const std::string& counter) {
+  if (counter == "outside_allocator") return "estimate";
+  if (dry_run.estimates_allocator()) return "estimate";
+  return dry_run.estimates.empty() || !dry_run.has("device_value_read") ? "exact"
+                                                                        : "exact if nothing depends on values read from the device";
+}
+
+std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style) {
+  if (!factor.is_known()) return format_bytes(bytes, style.exact_bytes) + " or more";
+  constexpr double wide = 1.01;  // below, the two ends would look the same
+  if (factor.high < wide && factor.low > 1 / wide) return format_bytes(bytes, style.exact_bytes);
+  return format_bytes(factor.of_low(bytes), style.exact_bytes) + " to " + format_bytes(factor.of_high(bytes), style.exact_bytes);
+}
+
+ordered_json estimates_json(const DryRun& dry_run) {
+  ordered_json json = ordered_json::array();
+  for (const Estimate& estimate : dry_run.estimates) {
+    json.push_back({{"what", estimate.what},
+                    {"why", estimate.why},
+                    {"count", estimate.count},
+                    {"detail", estimate.detail},
+                    {"first", estimate.first},
+                    {"exact", false}});
+    if (dry_run.counts_are_minima) json.back()["count_is_minimum"] = true;
+  }
+  return json;
+}
+
+ordered_json dry_run_json(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak) {
+  return {{"gpu", dry_run.gpu},
+          {"name", dry_run.name},
+          {"capability", std::to_string(dry_run.capability / 10) + "." + std::to_string(dry_run.capability % 10)},
+          {"memory_bytes", dry_run.memory_bytes},
+          {"context_bytes", dry_run.context_bytes},
+          {"devices", dry_run.devices},
+          {"world", dry_run.world},
+          {"backing", dry_run.backing},
+          {"assumed", dry_run.assumed},
+          {"band",
+           {{"kind", dry_run.band.kind},
+            {"basis", dry_run.band.basis},
+            {"allocated", factor_json(dry_run.band.allocated, allocated_peak)},
+            {"reserved", factor_json(dry_run.band.reserved, reserved_peak)}}}};
+}
+
+std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak, bool out_of_memory,
+                         const Style& style) {
+  const auto line = [&style](const std::string& text) { return "         " + wrapped(text, style, 9) + "\n"; };
+  std::string text = "DRY RUN  " + wrapped(device_line(dry_run, style), style, 9) + "\n";
+  const std::string room = room_line(dry_run, reserved_peak, out_of_memory, style);
+  if (!room.empty()) text += line(room);
+  if (allocated_peak != 0) text += line("allocated and reserved: " + label_of(dry_run, "allocated"));
+  text += line("expected error of such models (" + dry_run.band.kind + "): allocated " + factor_text(dry_run.band.allocated) +
+               ", reserved " + factor_text(dry_run.band.reserved) + "; seen on " + dry_run.band.basis);
+  if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
+  if (dry_run.estimates.empty()) return text;
+  text += "\n" + estimates_table(dry_run, style).render();
+  std::vector<std::string> said;
+  for (const Estimate& estimate : dry_run.estimates) {
+    if (std::find(said.begin(), said.end(), estimate.what) != said.end()) continue;
+    said.push_back(estimate.what);
+    text += "  " + wrapped(estimate.what + ": " + estimate.why, style, 4) + "\n";
+  }
+  return text;
+}
+
+}  // namespace liveset::report

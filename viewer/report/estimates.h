@@ -1,0 +1,76 @@
+// What a dry run cannot know exactly, and how wrong its numbers can be. The stand-in device tells both in the trace, as attributes
+// (standin.device once, standin.estimate again and again with rising counts); so every reader of the trace can say it.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/report/text.h"
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::report {
+
+// Of which numbers something makes an estimate.
+enum class Reach {
+  none,       // of none unless the job decides by it
+  allocator,  // of what PyTorch's allocator holds: allocated, reserved
+  outside     // of device memory that others hold: libraries, the context
+};
+
+struct Estimate {
+  std::string what, detail, why;
+  std::uint64_t count = 0;
+  std::vector<std::string> first;  // the Python stack of the first time, innermost first: "train.py:12 step"
+  Reach reach = Reach::allocator;
+};
+
+// The real figure lies, as far as such models were compared with real GPUs, between low and high times ours. high 0: no bound is known.
+struct Factor {
+  double low = 1, high = 1;
+  bool is_known() const { return high != 0; }
+  std::uint64_t of_low(std::uint64_t bytes) const;
+  std::uint64_t of_high(std::uint64_t bytes) const;
+};
+
+struct ErrorBand {
+  std::string kind;   // of model: "eager"
+  std::string basis;  // what it was seen on
+  Factor allocated, reserved;
+};
+
+struct DryRun {
+  std::string gpu, name;  // "h100", "NVIDIA H100 80GB HBM3"
+  int capability = 0;     // 10 * major + minor
+  std::uint64_t memory_bytes = 0, context_bytes = 0;
+  std::int64_t devices = 1, world = 1;
+  std::string backing;
+  std::vector<std::string> assumed;  // which of the GPU's facts are
+  std::vector<Estimate> estimates;   // in the order of their first time
+  bool counts_are_minima = false;    // the job did not end by itself: what it counted last is not in the trace
+  ErrorBand band;
+
+  bool has(const std::string& what) const;
+  // Whether allocated, active, requested and reserved are estimates; outside: whether what others hold is.
+  bool estimates_allocator() const;
+};
+
+// Nothing when the trace is of no dry run.
+Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file);
+// By what was estimated. `trained`: there was a backward; `compiled`: some module was compiled.
+ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool compiled);
+// "exact", "exact if nothing depends on values read from the device", "estimate".
+std::string label_of(const DryRun& dry_run, const std::string& counter);
+
+nlohmann::ordered_json estimates_json(const DryRun& dry_run);
+// `reserved_peak` of the shown heap, 0 when not known.
+nlohmann::ordered_json dry_run_json(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak);
+// The block under the summary. `out_of_memory`: the job did not fit.
+std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak, bool out_of_memory,
+                         const Style& style);
+// "20.00 GiB to 25.00 GiB" where the band is wide, else the bytes.
+std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style);
+
+}  // namespace liveset::report
