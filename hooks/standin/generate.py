@@ -28,8 +28,8 @@ void liveset_standin_estimate(const char*, const char*);
 void liveset_standin_copy(void*, const void*, size_t);
 
 // What the library says of itself: hooks/standin/libraries/library.h.
-const int liveset_standin_family = {family};
-const int liveset_standin_release[4] = {{{release}}};
+__attribute__((visibility("hidden"))) const int liveset_standin_family = {family};
+__attribute__((visibility("hidden"))) const int liveset_standin_release[4] = {{{release}}};
 
 static uint32_t calls[{count}];
 static const char* const names[{count}];

@@ -54,7 +54,8 @@ void copy_extents(int* to, const int* from, int count) {
 // Bytes from the first to the last element.
 std::size_t tensor_bytes(const Tensor& tensor) {
   std::size_t last = 0;
-  for (int i = 0; i < tensor.dimensions; i++) last += static_cast<std::size_t>(tensor.extents[i] - 1) * static_cast<std::size_t>(tensor.strides[i]);
+  for (int i = 0; i < tensor.dimensions; i++)
+    last += static_cast<std::size_t>(tensor.extents[i] - 1) * static_cast<std::size_t>(tensor.strides[i]);
   return tensor.dimensions == 0 ? 0 : (last + 1) * element_bytes(tensor.type);
 }
 

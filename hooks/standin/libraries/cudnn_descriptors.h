@@ -35,17 +35,20 @@ struct Convolution {
 // Bytes of one element of a cuDNN data type; types of less than a byte count as one.
 inline std::size_t element_bytes(int type) {
   switch (type) {
-    case 1:                // double
-    case 10: return 8;     // int64
-    case 2:                // half
-    case 9: return 2;      // bfloat16
-    case 3:                // int8
-    case 6:                // uint8
-    case 11: return 1;     // boolean
-    case 12: case 13:      // fp8
-    case 15: case 16:      // fp8 scale, fp4
-    case 17: case 18: return 1;  // int4, uint4
-    default: return 4;     // float, int32
+    case 1:             // double
+    case 10: return 8;  // int64
+    case 2:             // half
+    case 9: return 2;   // bfloat16
+    case 3:             // int8
+    case 6:             // uint8
+    case 11: return 1;  // boolean
+    case 12:
+    case 13:  // fp8
+    case 15:
+    case 16:  // fp8 scale, fp4
+    case 17:
+    case 18: return 1;  // int4, uint4
+    default: return 4;  // float, int32
   }
 }
 

@@ -138,8 +138,8 @@ extern "C" {
 
 int cudnnCreateRNNDescriptor(Network** network) { return create(network); }
 
-int cudnnSetRNNDescriptor_v8(Network* network, int, int cell, int bias_mode, int direction_mode, int, int type, int, int, std::int32_t input,
-                             std::int32_t hidden, std::int32_t projection, std::int32_t layers, void*, std::uint32_t) {
+int cudnnSetRNNDescriptor_v8(Network* network, int, int cell, int bias_mode, int direction_mode, int, int type, int, int,
+                             std::int32_t input, std::int32_t hidden, std::int32_t projection, std::int32_t layers, void*, std::uint32_t) {
   if (!network || hidden < 1 || layers < 1) return bad_parameter;
   *network = {cell, bias_mode, direction_mode == 1 ? 2 : 1, type, input, hidden, projection > 0 ? projection : hidden, layers};
   return success;

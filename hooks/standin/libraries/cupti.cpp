@@ -38,12 +38,8 @@ int cuptiGetStreamId(void*, void*, std::uint32_t* stream) { return standin::answ
 int cuptiGetStreamIdEx(void*, void*, std::uint8_t, std::uint32_t* stream) { return standin::answer(stream, 0), success; }
 
 int cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, void** record) { return standin::answer(record, nullptr), limit_reached; }
-int cuptiActivityGetNumDroppedRecords(void*, std::uint32_t, std::size_t* dropped) {
-  return standin::answer(dropped, 0), success;
-}
-int cuptiActivityPopExternalCorrelationId(int, std::uint64_t* identifier) {
-  return standin::answer(identifier, 0), success;
-}
+int cuptiActivityGetNumDroppedRecords(void*, std::uint32_t, std::size_t* dropped) { return standin::answer(dropped, 0), success; }
+int cuptiActivityPopExternalCorrelationId(int, std::uint64_t* identifier) { return standin::answer(identifier, 0), success; }
 int cuptiActivitySetAttribute(int, std::size_t*, void*) { return success; }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
-// Versions of cuRAND, cuSOLVER, cuSPARSELt and nvJitLink, whose other functions have generated bodies. Every library exports the ones of its own
-// list; the rest stay hidden.
+// Versions of cuRAND, cuSOLVER, cuSPARSELt and nvJitLink, whose other functions have generated bodies. Every library exports the ones of
+// its own list; the rest stay hidden.
 #include <cstring>
 
 #include "hooks/standin/libraries/library.h"
