@@ -6,7 +6,7 @@ namespace tanh_chain {
 
 struct Program {
   const char* name;
-  Step (*reference)(const Chain& chain);                     // save-all, recorded by nobody
+  Step (*reference)(const Chain& chain);                       // save-all, recorded by nobody
   Step (*recorded)(const Chain& chain, const Policy& policy);  // told to liveset
 };
 
