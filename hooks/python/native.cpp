@@ -143,6 +143,13 @@ Object* attribute(Object*, Object* const* values, std::intptr_t count) {
   return none();
 }
 
+// counter(heap, name id, number)
+Object* counter(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  core::record_counter(arguments.id(0), arguments.id(1), static_cast<std::int64_t>(arguments.number(2)));
+  return none();
+}
+
 // source(version, covers, cannot see)
 Object* source(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
@@ -174,6 +181,7 @@ MethodDefinition methods[] = {
     {"storage", storage, method_fastcall, nullptr},
     {"retain", retain, method_fastcall, nullptr},
     {"attribute", attribute, method_fastcall, nullptr},
+    {"counter", counter, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},
     {"create_graph", create_graph, method_fastcall, nullptr},
     {"reports_before", reports_before, method_fastcall, nullptr},

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("LIVESET_BUILD_DIR", SOURCE / "build/release"))
@@ -79,6 +80,30 @@ class TorchTest(unittest.TestCase):
         return summary
 
 
+STAND_INS = BUILD / "lib/liveset/standin/cuda13/libcudart.so.13"
+
+
+@unittest.skipUnless(STAND_INS.exists(), f"this build has no stand-in libraries ({STAND_INS})")
+class DryRunTest(TorchTest):
+    """Jobs on a GPU that is not there."""
+
+    def dry_run(self, *command, gpu="h200", options=(), environment=None, name="run"):
+        """`command`: what follows the Python, or a whole command when its first word is a path that can be executed."""
+        if not (isinstance(command[0], pathlib.Path) and os.access(command[0], os.X_OK) and command[0].suffix != ".py"):
+            command = (sys.executable, *command)
+        trace = self.folder / f"{name}.liveset"
+        line = [LIVESET, "dryrun", "-q", "--gpu", gpu, *options, "-o", trace, "--", *command]
+        completed = subprocess.run(line, capture_output=True, text=True, timeout=280, env={**os.environ, **(environment or {})},
+                                   cwd=self.folder)
+        return Run(completed, trace)
+
+    def side_by_side(self, jobs):
+        """Calls each of {key: function}, two at a time. -> {key: result}"""
+        with ThreadPoolExecutor(2) as pool:
+            waiting = {key: pool.submit(job) for key, job in jobs.items()}
+            return {key: each.result() for key, each in waiting.items()}
+
+
 class FakeRecorder:
     """Stands for the preloaded library: keeps what the shim says as a list of tuples."""
 
@@ -93,7 +118,7 @@ class FakeRecorder:
 
     def functions(self):
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
-                 "current_step", "storage", "retain", "attribute", "source", "create_graph",
+                 "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph",
                  "reports_before"]
         return {name: getattr(self, name) for name in names}
 
@@ -150,6 +175,9 @@ class FakeRecorder:
 
     def attribute(self, key, value):
         self.failures.append((self.strings[key], self.strings[value]))
+
+    def counter(self, heap, name, number):
+        self.events.append(("counter", heap, self.strings[name], number))
 
     def source(self, version, covers, cannot_see):
         self.events.append(("source", version, covers, cannot_see))

@@ -3,6 +3,7 @@ import gc
 import re
 import signal
 import sys
+import types
 import unittest
 import weakref
 
@@ -43,6 +44,27 @@ class ShimTest(unittest.TestCase):
                 self.assertEqual(getattr(context, ours), format_numbers[prefix + name], prefix + name)
         for device, name in (("cpu", "CPU"), ("cuda", "CUDA"), ("xpu", "DEVICE_XPU")):
             self.assertEqual(context.DEVICE_TYPES[device], format_numbers[name])
+
+    def test_allocator_statistics_are_read_when_a_step_ends_and_before_a_reset(self):
+        now = {"requested_bytes": {"all": {"peak": 70, "current": 30}}, "active_bytes": {"all": {"peak": 90, "current": 40}}}
+        resets = []
+        bindings = types.SimpleNamespace(_cuda_memoryStats=lambda index: now, _cuda_resetPeakMemoryStats=resets.append)
+        context = types.SimpleNamespace(
+            torch=types.SimpleNamespace(_C=bindings, cuda=types.SimpleNamespace(is_initialized=lambda: True)),
+            heaps=lambda: [(torch.device("cpu"), 1), (torch.device("cuda", 0), 101)], text=self.recorder.string,
+            counter=self.recorder.counter, on_step_over=None)
+        statistics = sys.modules["_liveset_shim.statistics"].Statistics(context)
+        statistics.install()
+        expected = [("counter", 101, "requested", 70), ("counter", 101, "requested", 30), ("counter", 101, "active", 90),
+                    ("counter", 101, "active", 40)]
+        context.on_step_over()
+        self.assertEqual(self.recorder.of("counter"), expected)
+        bindings._cuda_resetPeakMemoryStats(0)
+        self.assertEqual(self.recorder.of("counter"), 2 * expected)
+        self.assertEqual(resets, [0])
+        statistics.uninstall()
+        bindings._cuda_resetPeakMemoryStats(1)
+        self.assertEqual((len(self.recorder.of("counter")), resets, context.on_step_over), (8, [0, 1], None))
 
     def test_a_step_is_told_in_order(self):
         self.install()

@@ -6,11 +6,12 @@ autograd's hook stack; the training script is not edited.
 """
 import os
 
-from . import checkpoints, engine, modules, optimizers
+from . import checkpoints, engine, modules, optimizers, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
-          "states of non-reentrant checkpoint regions; parameters, buffers, gradients, optimizer state")
+          "states of non-reentrant checkpoint regions; parameters, buffers, gradients, optimizer state; at the ends of steps the "
+          "requested and active bytes that the CUDA allocator counts")
 CANNOT_SEE = ("the inside of compiled regions; models that are no nn.Module or that were compiled in place (a step then begins at "
               "its backward); optimizers that are no torch.optim.Optimizer or whose step is compiled (steps then do not end)")
 
@@ -29,7 +30,7 @@ def install_parts(context):
     global _installed
     scopes = modules.Modules(context)
     regions = checkpoints.Checkpoints(context, scopes)
-    _installed = [scopes, optimizers.Optimizers(context, scopes), regions, engine.Engine(context, scopes, regions)]
+    _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), regions, engine.Engine(context, scopes, regions)]
     try:
         for part in _installed:
             part.install()

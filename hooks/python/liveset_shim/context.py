@@ -36,6 +36,7 @@ class Context:
         self._heaps = {}
         self._strings = {}
         self._errors = {}
+        self.on_step_over = None  # called when a step is over
         self.stated_gradients = set()  # addresses of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
         self._is_wrapper = _wrapper_test(torch)
@@ -72,6 +73,10 @@ class Context:
                 number = 20
             found = self._heaps[device] = 0 if number is None else self.heap(number, device.index or 0)
         return found
+
+    def heaps(self):
+        """(device, heap) of the devices that were met."""
+        return list(self._heaps.items())
 
     def state(self, memory_class, tensor, name=0):
         """Says what the storage of `tensor` holds. Call it inside `with quiet()`."""

@@ -78,6 +78,8 @@ class Optimizers:
         # Inside backward the phase is what autograd says; elsewhere it is nothing special until the next forward.
         context.phase(OTHER)
         context.step_over()
+        if context.on_step_over is not None:
+            context.on_step_over()
 
     def _state_all(self, state, depth=0):
         items = state.values() if isinstance(state, dict) else state
