@@ -1,0 +1,92 @@
+"""samples/torch_gpt on the stand-in device: PyTorch's own counters against acceptance/torch_cuda_standin.json, and our trace against both."""
+import json
+import unittest
+
+import torch
+from support import ACCEPTANCE, JOBS, SOURCE, DryRunTest
+
+FACTS = json.loads((ACCEPTANCE / "torch_cuda_standin.json").read_text())
+TRAIN = SOURCE / "samples/torch_gpt/train.py"
+REPEATS = 5
+
+
+def key_of(fact):
+    return (fact["dtype"], fact["attention"], fact["checkpoint"], "expandable" if fact["expandable_segments"] else "default")
+
+
+@unittest.skipUnless(torch.__version__.startswith("2.14.1"), f"the facts are torch 2.14.1's, this is {torch.__version__}")
+class GptOnStandInTest(DryRunTest):
+    runs = None  # by configuration: run once for all tests
+
+    def configuration(self, dtype, attention, checkpoint, segments, repeat=0):
+        name = "-".join((dtype, attention, checkpoint, segments, str(repeat)))
+        environment = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if segments == "expandable" else {}
+        run = self.dry_run(TRAIN, "--device", "cuda", "--preset", "standin", "--json", "--dtype", dtype, "--sdpa", attention,
+                           "--checkpoint", checkpoint, environment=environment, name=name)
+        self.assertEqual((run.status, run.stderr), (0, ""), name)
+        return json.loads(run.stdout)["memory"], self.assert_sound(run)
+
+    def all_runs(self):
+        if GptOnStandInTest.runs is None:
+            GptOnStandInTest.runs = self.side_by_side({
+                key: lambda key=key: self.configuration(*key) for key in map(key_of, FACTS["runs"])})
+        return GptOnStandInTest.runs
+
+    def test_every_step_is_as_the_facts_say(self):
+        self.assertEqual(len(FACTS["runs"]), 20)
+        for fact in FACTS["runs"]:
+            with self.subTest(run=key_of(fact)):
+                memory, _ = self.all_runs()[key_of(fact)]
+                self.assertEqual([{name: step[name] for name in facts} for step, facts in zip(memory, fact["steps"], strict=True)],
+                                 fact["steps"])
+
+    def test_the_trace_says_the_same_as_pytorch(self):
+        for key, (memory, summary) in self.all_runs().items():
+            with self.subTest(run=key):
+                counters, health = summary["counters"]["cuda:0"], summary["health"]
+                self.assertEqual([step["peak_bytes"] for step in summary["steps"]], [step["peak_allocated"] for step in memory])
+                self.assertEqual(counters["allocated"]["peak"], max(step["peak_allocated"] for step in memory))
+                self.assertEqual(counters["reserved"]["peak"], max(step["peak_reserved"] for step in memory))
+                # At every block event: our sum is the allocator's total (assert_sound), and our segments are what it reserved.
+                self.assertGreater(health["checked_events"], 1000)
+                self.assertEqual(health["segments_not_reserved"], 0)
+
+    def test_requested_and_active_are_sampled_at_step_ends(self):
+        for key, (memory, summary) in self.all_runs().items():
+            with self.subTest(run=key):
+                for name in ("requested", "active"):
+                    counter = summary["counters"]["cuda:0"][name]
+                    self.assertEqual(counter["peak"], max(step[f"peak_{name}"] for step in memory))
+                    self.assertEqual(counter["final"], summary["counters"]["cuda:0"]["allocated"]["final"])
+                    self.assertTrue(counter["sampled"])
+
+    def test_again_and_again_the_same(self):
+        key = ("bfloat16", "flash", "block", "default")
+        again = self.side_by_side({number: lambda number=number: self.configuration(*key, repeat=number)
+                                   for number in range(1, REPEATS)})
+        for memory, _ in again.values():
+            self.assertEqual(memory, self.all_runs()[key][0])
+
+
+@unittest.skipUnless(torch.__version__.startswith("2.14.1"), f"written for torch 2.14.1, this is {torch.__version__}")
+class LiveSetTest(DryRunTest):
+    """The job compares itself: it ends without cleaning up, right after it took the allocator's snapshot."""
+
+    def test_our_live_set_is_the_allocators(self):
+        for segments in ("default", "expandable"):
+            with self.subTest(segments=segments):
+                environment = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if segments == "expandable" else {}
+                run = self.dry_run(JOBS / "gpt_snapshot.py", environment=environment, name=segments)
+                self.assertEqual((run.status, run.stderr), (0, ""))
+                snapshot = {block["address"]: block["size"] for segment in json.loads(run.stdout) for block in segment["blocks"]
+                            if block["state"] == "active_allocated"}
+                summary = run.summary()
+                live = run.read("peak", "--heap", "cuda:0", "--at", str(summary["events"] - 1), "--top", "100000")
+                ours = {block["address"]: block["bytes"] for block in live["largest"]}
+                self.assertGreater(len(ours), 100)
+                self.assertEqual(ours, snapshot)
+                self.assertEqual(sum(ours.values()), live["allocated_bytes"])
+
+
+if __name__ == "__main__":
+    unittest.main()
