@@ -176,7 +176,7 @@ def folders(name):
     try: spec = importlib.util.find_spec(name)
     except Exception: spec = None
     return list(spec.submodule_search_locations or []) if spec else []
-answer = {"executable": sys.executable, "ignores_environment": bool(sys.flags.ignore_environment), "torch": "", "version": "", "cuda": ""}
+answer = {"executable": sys.executable, "ignores_environment": bool(sys.flags.ignore_environment), "no_site": bool(sys.flags.no_site), "torch": "", "version": "", "cuda": ""}
 answer["nvidia"] = [folder for folder in folders("nvidia") if os.path.isdir(folder)]
 for folder in folders("torch")[:1]:
     answer["torch"] = folder
@@ -222,8 +222,10 @@ TorchInstall find_torch(const Words& python) {
   found.cuda = json["cuda"].get<std::string>();
   found.nvidia = json["nvidia"].get<std::vector<std::string>>();
   found.ignores_environment = json["ignores_environment"].get<bool>();
+  const bool has_option_s = json.value("no_site", false);
   if (found.folder.empty())
-    found.problem = executable + ": this Python has no torch";
+    found.problem =
+        executable + ": this Python has no torch" + (has_option_s ? " (started with -S it does not look into site-packages)" : "");
   else if (found.cuda.empty())
     found.problem = executable + ": its torch " + found.version + " is built without CUDA; a dry run needs a CUDA build of torch (no GPU)";
   return found;

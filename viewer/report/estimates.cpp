@@ -95,8 +95,11 @@ bool has_string(const trace::TraceFile& file, std::string_view text) {
   return std::find(strings.begin(), strings.end(), text) != strings.end();
 }
 
-// torch.compile wraps a module in one of this name.
-bool has_compiled_module(const trace::TraceFile& file) { return has_string(file, "OptimizedModule") || has_string(file, "_orig_mod"); }
+// torch.compile(module) gives parameters such a name.
+bool has_compiled_module(const trace::TraceFile& file) {
+  const auto& strings = file.dictionary().strings;
+  return std::any_of(strings.begin(), strings.end(), [](const std::string& text) { return text.find("_orig_mod.") != std::string::npos; });
+}
 
 bool chunk_has(const trace::Columns& columns, trace::Kind kind) {
   return std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(kind)) != columns.kind.end();
