@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/acceptance.h"
+#include "tests/support/chain_facts.h"
 #include "tests/support/gradient_cache_facts.h"
 #include "tests/support/run_program.h"
 
@@ -28,12 +29,6 @@ json read(const std::string& command_and_arguments, int status = 0) {
   return json::parse(ran.out);
 }
 
-json ids(const json& numbers) {
-  json names = json::array();
-  for (const json& number : numbers) names.push_back("h" + number.dump());
-  return names;
-}
-
 TEST(RecordedTanhChain, LedgerOfEveryPolicyEventByEvent) {
   const TemporaryFolder folder;
   const std::string trace = folder.file("chain.liveset");
@@ -41,31 +36,7 @@ TEST(RecordedTanhChain, LedgerOfEveryPolicyEventByEvent) {
     SCOPED_TRACE(policy.at("policy"));
     const json step = record(trace, "tanh_chain --policy " + policy_argument(policy));
     EXPECT_EQ(step.at("max_difference_to_save_all"), 0.0);
-    const json ledger = read("ledger --logical " + trace);
-    EXPECT_EQ(ledger.at("schema"), "liveset.ledger/1");
-    EXPECT_EQ(ledger.at("peak").at("ids"), policy.at("peak"));
-    EXPECT_EQ(ledger.at("peak").at("bytes"), 8 * policy.at("peak").get<int>());
-    EXPECT_EQ(ledger.at("peak").at("event"), policy.at("peak_event"));
-    EXPECT_EQ(ledger.at("forward_layers"), policy.at("forward_layers"));
-    EXPECT_EQ(ledger.at("held_at_loss"), ids(policy.at("held_at_loss")));
-    EXPECT_EQ(ledger.at("broken_rules").at("count"), 0);
-    EXPECT_EQ(ledger.at("live_at_end"), json::array());
-    ASSERT_EQ(ledger.at("events").size(), policy.at("events").size());
-    for (std::size_t i = 0; i < policy.at("events").size(); ++i) {
-      const json &fact = policy.at("events")[i], &event = ledger.at("events")[i];
-      SCOPED_TRACE(fact.dump());
-      EXPECT_EQ(event.at("index"), fact.at("index"));
-      EXPECT_EQ(event.at("phase"), fact.at("phase"));
-      EXPECT_EQ(event.at("kind"), fact.at("kind"));
-      EXPECT_EQ(event.at("value"), "h" + fact.at("layer").dump());
-      EXPECT_EQ(event.at("layer"), fact.at("layer"));
-      EXPECT_EQ(event.at("reads"), ids(fact.at("reads")));
-      EXPECT_EQ(event.at("live"), ids(fact.at("live")));
-      EXPECT_EQ(event.at("live_ids"), fact.at("live_count"));
-      EXPECT_EQ(event.at("live_bytes"), 8 * fact.at("live_count").get<int>());
-      EXPECT_EQ(event.at("forward_layers"), fact.at("forward_layers"));
-      EXPECT_EQ(event.at("step"), 0);
-    }
+    expect_chain_ledger(read("ledger --logical " + trace), policy);
     const json same = read("compare " + trace + " " + chain_file + " --policy " + policy_argument(policy));
     EXPECT_EQ(same.at("equal"), true);
     EXPECT_EQ(same.at("error"), 0);
