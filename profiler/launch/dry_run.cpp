@@ -169,7 +169,7 @@ RunResult dry_run(const DryRunOptions& options) {
   const std::vector<std::string>& command = options.run.command;
   const Program program = find_program(command.front());
   if (!program.problem.empty()) return refuse(program.problem);
-  const JobProgram job = find_job_program(command);
+  const JobProgram job = options.python.empty() ? find_job_program(command) : JobProgram{{options.python}, "", ""};
   if (!job.problem.empty()) return refuse(job.problem);
   const TorchInstall torch = job.python.empty() ? TorchInstall{} : find_torch(job.python);
   if (!torch.problem.empty()) return refuse(torch.problem);

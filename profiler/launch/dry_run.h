@@ -14,6 +14,7 @@ struct DryRunOptions {
   RunOptions run;
   std::string gpu = "h100";                  // a profile's name, or a file
   std::optional<std::int64_t> memory_bytes;  // instead of the profile's
+  std::string python;                        // the job's, where the command does not tell; empty: it does
   int world = 1;                             // ranks of the whole job
   Backing backing = Backing::small;
 };

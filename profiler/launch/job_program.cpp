@@ -89,7 +89,7 @@ JobProgram python_of_path() {
   for (const char* name : {"python", "python3"}) {
     if (!find_in_path(name).empty()) return {{name}, "", ""};
   }
-  return {{}, "", "the command is a shell's, and PATH has no python"};
+  return {{}, "", "the command is a shell's, and PATH has no python (name the one that it runs with --python)"};
 }
 
 JobProgram find(const Words& words, std::size_t from);
@@ -116,7 +116,7 @@ JobProgram find(const Words& words, std::size_t from) {
       for (++i; i < words.size(); ++i) {
         if (is_python(words[i])) return {with_options(words, i), "", ""};
       }
-      return {{}, "", word + ": cannot tell which Python it will run; name it: " + word + " run python ..."};
+      return {{}, "", word + ": cannot tell which Python it will run (name it with --python)"};
     }
     // A wrapper's own option, or a variable for it.
     const bool may_be_option = i > from && (word.empty() || word[0] == '-' || word.find('=') != std::string::npos);
@@ -224,8 +224,8 @@ TorchInstall find_torch(const Words& python) {
   found.ignores_environment = json["ignores_environment"].get<bool>();
   const bool has_option_s = json.value("no_site", false);
   if (found.folder.empty())
-    found.problem =
-        executable + ": this Python has no torch" + (has_option_s ? " (started with -S it does not look into site-packages)" : "");
+    found.problem = executable + ": this Python has no torch" +
+                    (has_option_s ? " (started with -S it does not look into site-packages)" : " (--python names another one)");
   else if (found.cuda.empty())
     found.problem = executable + ": its torch " + found.version + " is built without CUDA; a dry run needs a CUDA build of torch (no GPU)";
   return found;

@@ -24,14 +24,16 @@ void add_dryrun(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("dryrun", "run a CUDA job without a GPU and record it: liveset dryrun --gpu h100 -- python train.py");
   command->footer(
-      "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA 12 or 13, runs on a device that is not there:\n"
-      "its allocator answers its own calls, kernels do nothing. Numbers that this cannot know exactly are labelled as estimates.\n"
-      "  liveset dryrun -- python train.py                                   on an H100\n"
+      "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA\n"
+      "13 or 12, runs on a device that is not there: its allocator answers its own calls,\n"
+      "kernels compute nothing. Numbers that this cannot know exactly are labelled.\n"
+      "  liveset dryrun -- python train.py                        on an H100\n"
       "  liveset dryrun --gpu rtx4090 -q -o try.liveset -- python train.py --batch 8\n"
-      "  liveset dryrun --gpu a100-40 --memory 30GiB -- python train.py      with less memory\n"
-      "  liveset dryrun -- torchrun --nproc-per-node 2 train.py              two ranks\n"
-      "  liveset dryrun --world 64 -- python train.py                        rank 0 of 64, alone\n"
-      "GPUs: a100-40 a100-80 b200 h100 h200 l40s rtx4090, or a JSON file in the same format (lib/liveset/gpus).\n"
+      "  liveset dryrun --gpu a100-40 --memory 30GiB -- python train.py\n"
+      "  liveset dryrun -- torchrun --nproc-per-node 2 train.py   two ranks\n"
+      "  liveset dryrun --world 64 -- python train.py             rank 0 of 64, alone\n"
+      "GPUs: a100-40 a100-80 b200 h100 h200 l40s rtx4090, or a JSON file in the format of\n"
+      "those (lib/liveset/gpus).\n"
       "The exit status is the job's, 128 + N when signal N killed it, 2 when it cannot be dry-run.");
   add_job_options(*command, options->run);
   command->get_option("--quiet")->description("no line on stderr and no summary at the end");
@@ -40,6 +42,8 @@ void add_dryrun(CLI::App& app, Context& context) {
       ->add_option_function<std::string>(
           "--memory", [options](const std::string& text) { take_memory(text, *options); }, "its memory, if not the GPU's own: 80GiB, 24GB")
       ->option_text("BYTES");
+  command->add_option("--python", options->python, "the job's Python, where the command does not show it: a script that activates one, say")
+      ->option_text("PATH");
   command->add_option("--world", options->world, "how many ranks the job has; without torchrun or the like only rank 0 runs")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N");

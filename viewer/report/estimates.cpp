@@ -231,8 +231,10 @@ Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
   return std::optional<DryRun>(std::move(dry_run));
 }
 
-std::string label_of(const DryRun& dry_run, const std::string& counter) {
-  if (counter == "outside_allocator") return "estimate";
+std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter) {
+  const std::size_t slash = heap.find('/');  // behind it stands who took the memory; what a library takes is assumed
+  const bool is_librarys = slash != std::string::npos && heap.compare(slash, std::string::npos, "/program") != 0;
+  if (is_librarys || counter == "outside_allocator") return "estimate";
   if (dry_run.estimates_allocator()) return "estimate";
   return dry_run.estimates.empty() || !dry_run.has("device_value_read") ? "exact"
                                                                         : "exact if nothing depends on values read from the device";
@@ -282,7 +284,7 @@ std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, st
   std::string text = "DRY RUN  " + wrapped(device_line(dry_run, style), style, 9) + "\n";
   const std::string room = room_line(dry_run, reserved_peak, out_of_memory, style);
   if (!room.empty()) text += line(room);
-  if (allocated_peak != 0) text += line("allocated and reserved: " + label_of(dry_run, "allocated"));
+  if (allocated_peak != 0) text += line("allocated and reserved: " + label_of(dry_run, "cuda:0", "allocated"));
   text += line("expected error of such models (" + dry_run.band.kind + "): allocated " + factor_text(dry_run.band.allocated) +
                ", reserved " + factor_text(dry_run.band.reserved) + "; seen on " + dry_run.band.basis);
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));

@@ -61,8 +61,8 @@ struct DryRun {
 Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file);
 // By what was estimated. `trained`: there was a backward; `compiled`: some module was compiled.
 ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool compiled);
-// "exact", "exact if nothing depends on values read from the device", "estimate".
-std::string label_of(const DryRun& dry_run, const std::string& counter);
+// "exact", "exact if nothing depends on values read from the device", "estimate". `heap`: "cuda:0", or "cuda:0/nccl" of a library.
+std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter);
 
 nlohmann::ordered_json estimates_json(const DryRun& dry_run);
 // `reserved_peak` of the shown heap, 0 when not known.

@@ -55,7 +55,7 @@ ordered_json step_json(const StepFigure& figure) {
 
 // Which figures of a dry run are estimates.
 void add_label(const DryRun& dry_run, const CounterFigure& counter, ordered_json& figure) {
-  const std::string label = label_of(dry_run, counter.name);
+  const std::string label = label_of(dry_run, counter.heap, counter.name);
   figure["estimate"] = label == "estimate";
   figure["label"] = label;
   const Factor& factor = counter.name == "reserved" ? dry_run.band.reserved : dry_run.band.allocated;

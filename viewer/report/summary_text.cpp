@@ -87,7 +87,7 @@ Table steps_table(const Summary& summary, const std::vector<std::size_t>& shown,
 
 std::string counter_label(const Summary& summary, const CounterFigure& counter) {
   const std::string sampled = counter.sampled ? "sampled" : "";
-  if (!summary.dry_run || counter.heap.compare(0, 5, "cuda:") != 0 || label_of(*summary.dry_run, counter.name) != "estimate")
+  if (!summary.dry_run || counter.heap.compare(0, 5, "cuda:") != 0 || label_of(*summary.dry_run, counter.heap, counter.name) != "estimate")
     return sampled;
   return sampled + (counter.sampled ? ", estimate" : "estimate");
 }

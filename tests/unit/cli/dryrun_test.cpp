@@ -62,7 +62,14 @@ TEST_F(DryRun, WorldMustBePositive) {
     EXPECT_THAT(refused(std::string("--world ") + world, "python3 x.py"), HasSubstr("--world")) << world;
 }
 
-TEST_F(DryRun, NoTorch) { EXPECT_EQ(refused("", python("", "") + " x.py"), "/v/python: this Python has no torch\n"); }
+TEST_F(DryRun, NoTorch) {
+  EXPECT_EQ(refused("", python("", "") + " x.py"), "/v/python: this Python has no torch (--python names another one)\n");
+}
+
+TEST_F(DryRun, ThePythonThatIsNamedIsAsked) {
+  EXPECT_EQ(refused("--python " + python("", ""), "sh -c 'exec nothing'"),
+            "/v/python: this Python has no torch (--python names another one)\n");
+}
 
 TEST_F(DryRun, TorchWithoutCuda) {
   EXPECT_EQ(refused("", python("/v/torch", "", "2.14.1+cpu") + " x.py"),

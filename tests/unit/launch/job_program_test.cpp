@@ -110,7 +110,7 @@ TEST_F(TorchInstallTest, AnAnswer) {
 TEST_F(TorchInstallTest, NoTorchOrOneWithoutCuda) {
   EXPECT_EQ(
       answer(R"({"executable": "/v/python", "ignores_environment": false, "torch": "", "version": "", "cuda": "", "nvidia": []})").problem,
-      "/v/python: this Python has no torch");
+      "/v/python: this Python has no torch (--python names another one)");
   const std::string cpu = R"({"executable": "/v/python", "ignores_environment": false, "nvidia": [], "torch": "/v/torch", )";
   EXPECT_THAT(answer(cpu + R"("version": "2.14.1+cpu", "cuda": ""})").problem, HasSubstr("its torch 2.14.1+cpu is built without CUDA"));
 }

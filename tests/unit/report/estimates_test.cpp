@@ -159,6 +159,14 @@ TEST_F(DryRunTrace, RubbishIsPassedOver) {
   EXPECT_TRUE(found.estimates_allocator());  // what is not known is no reason to call a number exact
 }
 
+TEST(Labels, WhatLibrariesTakeIsAssumed) {
+  const DryRun dry_run;
+  EXPECT_EQ(label_of(dry_run, "cuda:0", "allocated"), "exact");
+  EXPECT_EQ(label_of(dry_run, "cuda:0/program", "allocated"), "exact");
+  EXPECT_EQ(label_of(dry_run, "cuda:0/nccl", "allocated"), "estimate");
+  EXPECT_EQ(label_of(dry_run, "cuda:0", "outside_allocator"), "estimate");
+}
+
 std::vector<Estimate> of(const std::string& what) {
   Estimate made;
   made.what = what;
