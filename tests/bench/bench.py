@@ -225,6 +225,21 @@ def bench_torch(figures, options):
     figures.goal("GPT step on the CPU, upper 95 % bound", result["cpu_ratio_upper95"], "x", 1.03)
 
 
+def bench_dry_run(figures, options):
+    python = os.path.join(ROOT, "build", "venv", "bin", "python")
+    script = os.path.join(ROOT, "tests", "bench", "dry_run.py")
+    if not os.path.exists(python):
+        figures.skip("dry run", "no build/venv (scripts/setup)")
+        return
+    progress("Dry run: a large model, steps in pairs, imports in pairs")
+    result = json.loads(run([python, script] + (["--quick"] if options.quick else []))["output"].strip().splitlines()[-1])
+    figures.details["dry_run"] = result
+    figures.goal("dry run of a 6.7B shape, recorded, wall", result["large_wall_s"], "s", 5)
+    figures.goal("dry run of a 6.7B shape, resident memory", result["large_host_bytes"] / 1e9, "GB", 0.7)
+    figures.goal("dry run, recording, all-in", result["cpu_us_per_event"], "us/event", 1)
+    figures.goal("import of torch, stand-in against real libraries", result["import_ratio"], "x", 1)
+
+
 # ---- the report --------------------------------------------------------------------------------------------------------
 
 
@@ -254,14 +269,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "analysis", "torch"), action="append")
+    parser.add_argument("--only", choices=("hook", "analysis", "torch", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
     options.largest = 10**7 if options.quick else 10**8
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
-    for name, bench in (("hook", bench_hook), ("analysis", bench_analysis), ("torch", bench_torch)):
+    for name, bench in (("hook", bench_hook), ("analysis", bench_analysis), ("torch", bench_torch),
+                        ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)
