@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes the source and the version script of one stand-in library from its list of names (hooks/standin/exports). Run by the build.
 
-    generate.py LIST --source OUT.c --map OUT.map [--family N] [--export PATTERN]...
+    generate.py LIST --source OUT.c --map OUT.map [--family N] [--table] [--export PATTERN]...
 
 Every function of the list gets a body that counts its calls and does what its action says (the format of a list is told in
 exports/update.py). The bodies are weak: a function that has one of its own, written in C++, takes its place when the library is
-linked, so lists and sources need not know of each other. --export adds names to the version script that are not in the list.
+linked, so lists and sources need not know of each other. --export adds names to the version script that are not in the list; --table adds an array of all functions by name.
 """
 import argparse
 import os
@@ -133,6 +133,13 @@ def source(listed, family):
     return "\n".join(lines) + "\n"
 
 
+def table(listed):
+    """The functions by name, sorted, for a library that looks them up itself."""
+    rows = "".join(f'  {{"{name}", (void*){name}}},\n' for name, _ in sorted(listed.functions))
+    return (f"const struct {{ const char* name; void* function; }} liveset_standin_symbols[] = {{\n{rows}}};\n"
+            f"const unsigned liveset_standin_symbol_count = {len(listed.functions)};\n")
+
+
 def version_script(listed, extra):
     names = [name for name, _ in listed.functions] + [name for name, _ in listed.data] + extra
     return f"{listed.node or ''} {{\n  global:\n" + "".join(f"    {name};\n" for name in names) + "  local: *;\n};\n"
@@ -156,10 +163,11 @@ def main():
     parser.add_argument("--source", required=True)
     parser.add_argument("--map", required=True)
     parser.add_argument("--family", type=int, default=0)
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--export", action="append", default=[])
     options = parser.parse_args()
     listed = Listed(options.list)
-    write_if_changed(options.source, source(listed, options.family))
+    write_if_changed(options.source, source(listed, options.family) + (table(listed) if options.table else ""))
     write_if_changed(options.map, version_script(listed, options.export))
 
 

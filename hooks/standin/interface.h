@@ -31,6 +31,11 @@ int liveset_standin_device();  // current device of the calling thread
 // Device memory of the current device, as cuMemAlloc and cuMemFree: 0 or their error.
 int liveset_standin_allocate(std::size_t bytes, void** address);
 int liveset_standin_free(void* address);
+std::uint64_t liveset_standin_used(int device);  // bytes, the context's included
+// Memory of a module's variable: part of the module, so it counts against no device. Null: none left.
+void* liveset_standin_variable(std::size_t bytes);
+// Whether the thread's last cuEventQuery found an event passed whose work would have taken time on a device.
+bool liveset_standin_query_was_early();
 // Copies as far as both sides are backed by memory (LIVESET_STANDIN's backing).
 void liveset_standin_copy(void* to, const void* from, std::size_t bytes);
 }

@@ -1,0 +1,107 @@
+#include "hooks/standin/driver/state.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace standin {
+namespace {
+
+std::atomic<Machine*> the_machine{nullptr};
+std::atomic<bool> is_fork_child{false};
+thread_local ThreadState state;
+
+// Stems of NVIDIA's own libraries that a stand-in takes the place of. libnvToolsExt and libnvtx only carry marks, and stay.
+constexpr const char* vendor_stems[] = {"libcuda",      "libcudart",   "libcublas",   "libcublasLt",     "libcudnn",    "libcufft",
+                                        "libcurand",    "libcusolver", "libcusparse", "libcusparseLt",   "libnccl",     "libnvrtc",
+                                        "libnvJitLink", "libcupti",    "libcufile",   "libnvshmem_host", "libnvidia-ml"};
+
+bool is_vendor_file(const char* file) {
+  const char* name = std::strrchr(file, '/');
+  name = name ? name + 1 : file;
+  for (const char* stem : vendor_stems) {
+    const auto length = std::strlen(stem);
+    if (std::strncmp(name, stem, length) == 0 && std::strncmp(name + length, ".so", 3) == 0) return true;
+  }
+  return false;
+}
+
+bool is_within(const char* file, const std::string& folder) {
+  char real[4096];
+  if (realpath(file, real) == nullptr) return false;
+  return std::strncmp(real, folder.c_str(), folder.size()) == 0 && real[folder.size()] == '/';
+}
+
+// A stand-in beside a real library would be neither: part of the job would talk to a device that is not there.
+void refuse_real_libraries(const std::string& folder) {
+  if (folder.empty()) return;
+  char real_folder[4096];
+  if (realpath(folder.c_str(), real_folder) == nullptr) return;
+  FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return;
+  char line[8192];
+  while (std::fgets(line, sizeof line, maps)) {
+    char* file = std::strchr(line, '/');
+    if (file == nullptr) continue;
+    file[std::strcspn(file, "\n")] = 0;
+    if (is_vendor_file(file) && !is_within(file, real_folder)) refuse("a real NVIDIA library is loaded beside the stand-ins", file);
+  }
+  std::fclose(maps);
+}
+
+}  // namespace
+
+void refuse(const char* why, const char* what) {
+  std::fprintf(stderr, "liveset dryrun: %s: %s\n", why, what);
+  _exit(2);
+}
+
+const Configuration* configuration() {
+  static const auto* parsed = [] {
+    const char* text = std::getenv("LIVESET_STANDIN");
+    auto result = text ? Configuration::parse(text) : std::nullopt;
+    return result ? new Configuration(std::move(*result)) : nullptr;
+  }();
+  return parsed;
+}
+
+Machine* machine() { return is_fork_child.load(std::memory_order_relaxed) ? nullptr : the_machine.load(std::memory_order_acquire); }
+
+Error initialize() {
+  if (is_fork_child) return not_initialized;
+  if (the_machine) return success;
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (the_machine) return success;
+  const auto* wanted = configuration();
+  if (wanted == nullptr) return no_device;
+  refuse_real_libraries(wanted->folder);
+  pthread_atfork(nullptr, nullptr, [] { is_fork_child = true; });
+  the_machine = new Machine(*wanted);  // lives as long as the process: threads use it while it ends
+  return success;
+}
+
+ThreadState& thread_state() { return state; }
+
+Here here() {
+  auto* all = machine();
+  if (all == nullptr) return {nullptr, nullptr, not_initialized};
+  if (state.depth == 0 || state.contexts[state.depth - 1] == nullptr) return {all, nullptr, invalid_context};
+  auto* context = state.contexts[state.depth - 1];
+  return {all, context, success};
+}
+
+Here at_device(int device) {
+  auto* all = machine();
+  if (all == nullptr) return {nullptr, nullptr, not_initialized};
+  return {all, nullptr, device < 0 || device >= all->configuration.devices ? invalid_device : success};
+}
+
+}  // namespace standin

@@ -1,0 +1,111 @@
+#include "hooks/standin/model/modules.h"
+
+#include <algorithm>
+
+namespace standin {
+namespace {
+
+// Kernels that appear once in an operation whose result's size depends on values: part of the mangled name, and the operation.
+struct SizeChooser {
+  std::string_view part;
+  const char* operation;
+};
+constexpr SizeChooser size_choosers[] = {
+    {"DeviceSelectSweep", "select (nonzero, masked_select, boolean index)"},
+    {"DeviceUniqueByKey", "unique"},
+    {"DeviceReduceByKey", "unique (counts)"},
+    {"DeviceRunLengthEncode", "unique (counts)"},
+    {"write_indices", "nonzero"},
+};
+
+const char* operation_of(std::string_view name) {
+  for (const auto& chooser : size_choosers)
+    if (name.find(chooser.part) != std::string_view::npos) return chooser.operation;
+  return nullptr;
+}
+
+}  // namespace
+
+Error Modules::load(const void* image, Module** module) {
+  if (image == nullptr || module == nullptr) return invalid_value;
+  auto loaded = std::make_unique<Module>();
+  *module = loaded.get();
+  std::lock_guard lock(mutex_);
+  modules_[*module] = std::move(loaded);
+  return success;
+}
+
+Error Modules::unload(Module* module) {
+  std::lock_guard lock(mutex_);
+  auto found = modules_.find(module);
+  if (found == modules_.end()) return invalid_handle;
+  for (const auto& [name, function] : module->functions) functions_.erase(function.get());
+  for (const auto& [name, variable] : module->variables) {
+    memory_.remove(variable.address, true);
+    memory_.unreserve(variable.address, variable.bytes);
+  }
+  modules_.erase(found);
+  return success;
+}
+
+Error Modules::function(Module* module, const char* name, Function** function) {
+  if (name == nullptr || function == nullptr) return invalid_value;
+  std::lock_guard lock(mutex_);
+  if (modules_.count(module) == 0) return invalid_handle;
+  auto& known = module->functions[name];
+  if (!known) {
+    known = std::make_unique<Function>();
+    known->name = name;
+    known->module = module;
+    known->spins = known->name.find("spin_kernel") != std::string::npos;
+    known->chooses_size = operation_of(known->name);
+    const auto& facts = multiprocessor_of(configuration_.capability);
+    // Threads, registers, PTX and binary version, dynamic shared bytes, preferred split.
+    known->attributes[0] = 1024;
+    known->attributes[4] = 32;
+    known->attributes[5] = known->attributes[6] = configuration_.capability;
+    known->attributes[8] = std::min(facts.shared_bytes_per_block, 48 * 1024);
+    known->attributes[9] = -1;
+    functions_.insert(known.get());
+  }
+  *function = known.get();
+  return success;
+}
+
+bool Modules::is_function(const Function* function) const {
+  std::lock_guard lock(mutex_);
+  return functions_.count(function) > 0;
+}
+
+bool Modules::is_module(const Module* module) const {
+  std::lock_guard lock(mutex_);
+  return modules_.count(module) > 0;
+}
+
+std::vector<Function*> Modules::functions_of(Module* module) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Function*> result;
+  if (modules_.count(module) == 0) return result;
+  for (const auto& [name, function] : module->functions) result.push_back(function.get());
+  return result;
+}
+
+Error Modules::variable(Module* module, const char* name, std::size_t bytes_if_new, Variable* variable) {
+  if (name == nullptr) return invalid_value;
+  std::lock_guard lock(mutex_);
+  if (modules_.count(module) == 0) return invalid_handle;
+  auto& known = module->variables[name];
+  if (known.address == 0) {
+    if (bytes_if_new == 0) {
+      module->variables.erase(name);
+      return not_found;
+    }
+    known = {memory_.reserve(bytes_if_new, AddressSpace::alignment), bytes_if_new};
+    if (known.address == 0) return out_of_memory;
+    memory_.add({known.address, bytes_if_new, 0, Kind::device, 0, 0, nullptr}, true);
+  }
+  *variable = known;
+  return success;
+}
+
+}  // namespace standin
