@@ -202,6 +202,12 @@ def write_library(family, site_packages, path):
     write_list(family, soname, header, lines + [f"{name} data {size}" for name, size in sorted(data.items())])
 
 
+# Names that the sources above leave out: a header of their own, and older forms that programs still look up.
+MORE_OF_DRIVER = {"cuProfilerInitialize", "cuProfilerStart", "cuProfilerStop"}
+MORE_OF_NVML = {"nvmlInit", "nvmlInit_v2", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByPciBusId",
+                "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2"}
+
+
 def write_driver(site_packages):
     folders = [os.path.dirname(f) for f in glob.glob(f"{site_packages}/nvidia/*/include/cuda.h")]
     names = set()
@@ -210,13 +216,13 @@ def write_driver(site_packages):
         names |= set(re.findall(r"CUresult\s+(cu[A-Z]\w+)\s*\(", source))
     package, version = wheel_version(site_packages, "cuda-runtime")
     header = [f"package {package.replace('_', '-')} {version}", "unknown_returns 801"]
-    write_list("driver", "libcuda.so.1", header, sorted(names))
+    write_list("driver", "libcuda.so.1", header, sorted(names | MORE_OF_DRIVER))
 
 
 def write_nvml(binding):
     with open(binding, encoding="utf-8") as source:
         names = set(re.findall(r"_nvmlGetFunctionPointer\(\s*[\"'](nvml\w+)[\"']\s*\)", source.read()))
-    write_list("driver", "libnvidia-ml.so.1", ["unknown_returns 3"], sorted(names))
+    write_list("driver", "libnvidia-ml.so.1", ["unknown_returns 3"], sorted(names | MORE_OF_NVML))
 
 
 def main():
