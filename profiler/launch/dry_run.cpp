@@ -192,7 +192,7 @@ RunResult dry_run(const DryRunOptions& options) {
   Environment& environment = run_options.environment;
   if (!job.python.empty()) {
     const std::string site = alone ? standin + "/python/one_rank/sitecustomize.py" : "";
-    shadow = std::make_unique<Shadow>(ShadowPlan{torch.folder, torch.nvidia, family.folder, site});
+    shadow = std::make_unique<Shadow>(ShadowPlan{torch.folder, torch.nvidia, family.folder, find_own("standin/empty.so"), site});
     if (!shadow->problem().empty()) return refuse(shadow->problem());
     environment.emplace_back("PYTHONPATH", in_front(shadow->folder(), "PYTHONPATH"));
     add_caches(environment, shadow->folder());

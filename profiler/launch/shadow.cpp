@@ -79,26 +79,26 @@ void make_torch(const ShadowPlan& plan, const fs::path& torch) {
   mirror(libraries, torch / "lib", replaced);
 }
 
-// Everything of the wheels but shared libraries: headers, static libraries (nvcc links some), build files.
-void make_wheel(const fs::path& source, const fs::path& copy) {
-  if (!fs::is_directory(source / "lib")) return link_to(source, copy);
+// Everything of the wheels but shared libraries: headers, static libraries (nvcc links some), build files. Shared libraries without a
+// stand-in are there by name, since PyTorch looks through the whole Python path for some, and would go on to the real one.
+void make_wheel(const fs::path& source, const fs::path& copy, const std::string& empty) {
+  const bool has_libraries = fs::is_directory(source / "lib");
+  if (!has_libraries && !fs::exists(copy)) return link_to(source, copy);
   mirror(source, copy, {"lib"});
+  if (!has_libraries) return;
   std::set<std::string> libraries;
   for (const auto& entry : fs::directory_iterator(source / "lib")) {
     const std::string name = entry.path().filename().string();
     if (is_shared_library(name)) libraries.insert(name);
   }
   mirror(source / "lib", copy / "lib", libraries);
+  for (const std::string& name : libraries) {
+    if (!empty.empty()) link_to(empty, copy / "lib" / name);
+  }
 }
 
 void make_nvidia(const ShadowPlan& plan, const fs::path& nvidia) {
   fs::create_directories(nvidia);
-  for (const std::string& folder : plan.nvidia) {
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      const fs::path copy = nvidia / entry.path().filename();
-      if (!fs::exists(fs::symlink_status(copy))) make_wheel(entry.path(), copy);
-    }
-  }
   const std::string family = fs::path(plan.stand_ins).filename().string();
   for (const auto& entry : fs::directory_iterator(plan.stand_ins)) {
     const std::string name = entry.path().filename().string();
@@ -106,6 +106,10 @@ void make_nvidia(const ShadowPlan& plan, const fs::path& nvidia) {
     if (folder.empty()) continue;
     fs::create_directories(nvidia / folder);
     link_to(entry.path(), nvidia / folder / name);
+  }
+  // What is there already stays: the stand-ins, and of two wheels of one name the first.
+  for (const std::string& folder : plan.nvidia) {
+    for (const auto& entry : fs::directory_iterator(folder)) make_wheel(entry.path(), nvidia / entry.path().filename(), plan.empty);
   }
 }
 

@@ -14,6 +14,7 @@ struct ShadowPlan {
   std::string torch;                // the folder of the package
   std::vector<std::string> nvidia;  // the folders of the package nvidia, first wins; may be empty
   std::string stand_ins;            // .../standin/cuda13, or the folder of another family
+  std::string empty;                // a library of nothing, for those that have no stand-in; may be left out
   std::string site_customize;       // a sitecustomize.py for the job's interpreters; empty: none
 };
 

@@ -70,7 +70,7 @@ class CommandTest(DryRunTest):
             job = [sys.executable, self.script(job)]
         done = subprocess.run(self.command(job, *options), capture_output=True, text=True, timeout=100, cwd=self.folder,
                               env=self.environment(environment))
-        self.assertEqual(list(self.temporary.glob("*")), [], "something was left behind")
+        self.assertEqual(list(self.temporary.glob("liveset-*")), [], "something was left behind")
         return Run(done, self.folder / "run.liveset")
 
     def facts(self, run):
@@ -148,7 +148,7 @@ class JobTest(CommandTest):
             self.assertEqual(run.stdout.readline(), "ready\n")
             run.send_signal(signal.SIGTERM)
             self.assertEqual(run.wait(60), 128 + signal.SIGTERM)
-        self.assertEqual(list(self.temporary.glob("*")), [])
+        self.assertEqual(list(self.temporary.glob("liveset-*")), [])
 
 
 class OutOfMemoryTest(CommandTest):
