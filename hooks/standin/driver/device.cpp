@@ -310,5 +310,13 @@ STANDIN_EXPORT int cuGetErrorName(int error, const char** text) {
   return words ? success : invalid_value;
 }
 
+// A stand-in has nothing to report to those who listen.
+STANDIN_EXPORT int cuLogsRegisterCallback(void (*listener)(void*, int, char*, std::size_t), void*, void** handle) {
+  if (listener == nullptr || handle == nullptr) return invalid_value;
+  *handle = reinterpret_cast<void*>(listener);
+  return success;
+}
+STANDIN_EXPORT int cuLogsUnregisterCallback(void* handle) { return handle == nullptr ? invalid_value : success; }
+
 STANDIN_EXPORT int cuProfilerStart() { return success; }
 STANDIN_EXPORT int cuProfilerStop() { return success; }

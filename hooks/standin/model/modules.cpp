@@ -12,10 +12,8 @@ struct SizeChooser {
 };
 constexpr SizeChooser size_choosers[] = {
     {"DeviceSelectSweep", "select (nonzero, masked_select, boolean index)"},
-    {"DeviceUniqueByKey", "unique"},
-    {"DeviceReduceByKey", "unique (counts)"},
-    {"DeviceRunLengthEncode", "unique (counts)"},
-    {"write_indices", "nonzero"},
+    {"UniqueAgent", "unique"},
+    {"DeviceRunLengthEncodeSweep", "unique (counts)"},
 };
 
 const char* operation_of(std::string_view name) {
