@@ -30,7 +30,7 @@ constexpr std::array<Kind, 9> kinds = {{
      "GPU"},
     {"side_stream_free", Reach::allocator, "a block used on a second stream is free when the work there is done; work takes no time here"},
     {"library_memory", Reach::outside, "what a library takes from the driver for itself is an assumption"},
-    {"unknown_function", Reach::allocator, "a library function without a stand-in was called; it did nothing and reported success"},
+    {"unknown_function", Reach::allocator, "a library function without a stand-in was called; it did nothing"},
     {"context_bytes", Reach::outside, "what the context of this GPU takes is an assumption of its profile"},
 }};
 
@@ -157,12 +157,27 @@ std::string room_line(const DryRun& dry_run, std::uint64_t reserved_peak, bool o
   return (factor.is_known() ? "fits: " : "fits unless the estimates below are far off: ") + taken;
 }
 
+// Where in the job: the innermost frame that is not PyTorch's own, its file without the folders.
+std::string place_of(const Estimate& estimate) {
+  if (estimate.first.empty()) return "-";
+  const auto own = std::find_if(estimate.first.begin(), estimate.first.end(),
+                                [](const std::string& frame) { return frame.find("/torch/") == std::string::npos; });
+  const std::string& frame = own != estimate.first.end() ? *own : estimate.first.front();
+  const std::size_t file = frame.rfind('/', frame.find(".py:"));
+  return file == std::string::npos ? frame : frame.substr(file + 1);
+}
+
+std::string band_line(const ErrorBand& band) {
+  const std::string of_what = "expected error of such models (" + band.kind + "): ";
+  if (!band.allocated.is_known() && !band.reserved.is_known()) return of_what + "not known, none was compared with a real GPU";
+  return of_what + "allocated " + factor_text(band.allocated) + ", reserved " + factor_text(band.reserved) + "; seen on " + band.basis;
+}
+
 Table estimates_table(const DryRun& dry_run, const Style& style) {
   Table table({{"times", true}, {"estimate"}, {"detail"}, {"first at"}}, TableFormat::text, style);
   for (const Estimate& estimate : dry_run.estimates)
     table.row({Cell::words((dry_run.counts_are_minima ? ">=" : "") + format_count(estimate.count)), Cell::words(estimate.what),
-               Cell::words(estimate.detail.empty() ? "-" : estimate.detail),
-               Cell::words(estimate.first.empty() ? "-" : estimate.first.front())});
+               Cell::words(estimate.detail.empty() ? "-" : estimate.detail), Cell::words(place_of(estimate))});
   return table;
 }
 
@@ -187,7 +202,7 @@ ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool 
   };
   const Factor unknown{0, 0};
   if (has("dynamic_shape") || has("unknown_function"))
-    return {"with sizes or functions that the stand-in does not know", "nothing: no bound is known", unknown, unknown};
+    return {"with sizes or functions that the stand-in does not know", "", unknown, unknown};
   if (has("convolution") && compiled)
     return {"compiled, with convolutions", "one model, whose allocated was 11 % low", {1, 1 / 0.89}, unknown};
   if (has("convolution") && trained)

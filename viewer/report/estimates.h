@@ -37,7 +37,7 @@ struct Factor {
 
 struct ErrorBand {
   std::string kind;   // of model: "eager"
-  std::string basis;  // what it was seen on
+  std::string basis;  // what it was seen on; empty: on nothing
   Factor allocated, reserved;
 };
 

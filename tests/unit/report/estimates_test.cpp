@@ -25,7 +25,11 @@ const char* const device =
     R"("world":1,"backing":"small","assumed":["context_bytes"]})";
 
 std::string estimate(const std::string& what, int count, const std::string& detail = "") {
-  return ordered_json({{"what", what}, {"detail", detail}, {"count", count}, {"first", {"train.py:12 step", "train.py:40 main"}}}).dump();
+  return ordered_json({{"what", what},
+                       {"detail", detail},
+                       {"count", count},
+                       {"first", {"/s/torch/nn/functional.py:7 f", "/home/me/train.py:12 step"}}})
+      .dump();
 }
 
 // 10 GiB allocated in 16 GiB reserved on cuda:0, by a step with a backward.
@@ -72,7 +76,7 @@ TEST_F(DryRunTrace, TheLastCountOfEachWins) {
   ASSERT_EQ(found.estimates.size(), 3U);
   EXPECT_EQ(found.estimates[0].what, "device_value_read");
   EXPECT_EQ(found.estimates[0].count, 3U);
-  EXPECT_THAT(found.estimates[0].first, ElementsAre("train.py:12 step", "train.py:40 main"));
+  EXPECT_THAT(found.estimates[0].first, ElementsAre("/s/torch/nn/functional.py:7 f", "/home/me/train.py:12 step"));
   EXPECT_EQ(found.estimates[1].detail, "cusolverDnSgetrf_bufferSize");
   EXPECT_EQ(found.estimates[2].detail, "cusparseSpMM_bufferSize");
   EXPECT_EQ(found.gpu, "h100");
@@ -124,8 +128,8 @@ TEST_F(DryRunTrace, UnknownFunctionsAreNamedAndBoundNothing) {
   Style wide;
   wide.columns = 200;
   const std::string text = summary_text(made, wide);
-  EXPECT_THAT(text, HasSubstr("libcusparse.so.12: cusparseFrobnicate"));
-  EXPECT_THAT(text, HasSubstr("allocated not known, reserved not known"));
+  EXPECT_THAT(text, HasSubstr("libcusparse.so.12: cusparseFrobnicate  train.py:12 step"));
+  EXPECT_THAT(text, HasSubstr("not known, none was compared with a real GPU"));
   EXPECT_THAT(text, HasSubstr("fits unless the estimates below are far off"));
 }
 
