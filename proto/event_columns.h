@@ -15,7 +15,7 @@ constexpr std::uint32_t max_column_bytes = 16U << 20;
 constexpr std::uint32_t max_packet_bytes = 64U << 20;
 constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
-constexpr std::uint32_t format_minor = 0;
+constexpr std::uint32_t format_minor = 1;
 
 // Columns of an event besides KIND, TIME, TIME_LOW, THREAD, PHASE and SCOPE, which every event has. NEW_ADDRESS goes
 // with ADDRESS, for those events whose address is new in the chunk. Unknown kinds have none.
@@ -40,7 +40,15 @@ constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
     case EVENT_HOST_FREE:
     case EVENT_HOST_REGISTER:
     case EVENT_HOST_UNREGISTER:
-    case EVENT_OUT_OF_MEMORY: return block | extra;
+    case EVENT_OUT_OF_MEMORY:
+    case EVENT_HANDLE_CREATE:
+    case EVENT_HANDLE_RELEASE:
+    case EVENT_GRAPH_ALLOC:
+    case EVENT_GRAPH_FREE:
+    case EVENT_ADDRESS_RESERVE:
+    case EVENT_ADDRESS_FREE:
+    case EVENT_IMPORT_BEGIN:
+    case EVENT_IMPORT_END: return block | extra;
     case EVENT_COUNTER: return heap | column_bit(COLUMN_NAME) | column_bit(COLUMN_NUMBER);
     case EVENT_KERNEL: return heap | column_bit(COLUMN_STREAM) | column_bit(COLUMN_NAME) | column_bit(COLUMN_NUMBER);
     case EVENT_STEP_BEGIN:

@@ -107,6 +107,19 @@ void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes,
   record_block(channel::kind_free, heap, address, bytes, 0, phase, totals);
 }
 
+void record_memory(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase) {
+  record_block(kind, heap, address, bytes, stream, phase, nullptr);
+}
+
+void record_kernel(std::uint32_t heap, std::uint64_t stream, std::uint32_t name, Phase phase) {
+  Thread* thread = enter();
+  if (thread == nullptr || !has_room(*thread, 1)) return;
+  const std::uint64_t ticks = thread->ring.open(process.clock);
+  thread->ring.unit(0) =
+      Unit{ticks, stream, name, thread->scope, channel::kind_kernel, phase_of(*thread, phase), static_cast<std::uint16_t>(heap)};
+  leave(*thread, 1);
+}
+
 void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free) {
   record_block(is_free ? channel::kind_segment_free : channel::kind_segment_alloc, heap, address, bytes, 0, Phase::other, nullptr);
 }

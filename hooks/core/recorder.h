@@ -31,6 +31,9 @@ struct Totals {
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals);
 // `bytes`: of the block, 0 when the allocator does not say; needed with `totals`, whose chain orders events of several threads.
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals);
+// Events about memory of a driver; `kind` is a proto EventKind that has the columns of a block and is neither ALLOC nor a free of one.
+void record_memory(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase);
+void record_kernel(std::uint32_t heap, std::uint64_t stream, std::uint32_t name, Phase phase);
 void record_segment(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, bool is_free);
 void record_out_of_memory(std::uint32_t heap, std::uint64_t bytes, Phase phase, const Totals* totals);
 void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number);

@@ -21,8 +21,8 @@ inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
 struct alignas(32) Unit {
   std::uint64_t ticks;
-  std::uint64_t a;      // address; counters and marks: the number; attribute: key; thread: tid
-  std::uint64_t b;      // bytes; counter: name; attribute: JSON; thread: id
+  std::uint64_t a;      // address; counters and marks: the number; attribute: key; kernel: stream; thread: tid
+  std::uint64_t b;      // bytes; counter and kernel: name; attribute: JSON; thread: id
   std::uint32_t scope;  // current scope of the thread; scope events: the scope that begins or ends
   std::uint8_t kind;    // proto EventKind | kind_extended
   std::uint8_t phase;
@@ -36,8 +36,26 @@ enum EventKind : std::uint8_t {
   kind_free = 2,
   kind_segment_alloc = 5,
   kind_segment_free = 6,
+  kind_segment_map = 7,
+  kind_segment_unmap = 8,
+  kind_pool_create = 9,
+  kind_pool_destroy = 10,
+  kind_pool_trim = 11,
+  kind_host_alloc = 12,
+  kind_host_free = 13,
+  kind_host_register = 14,
+  kind_host_unregister = 15,
   kind_out_of_memory = 16,
   kind_counter = 17,
+  kind_kernel = 18,
+  kind_handle_create = 19,
+  kind_handle_release = 20,
+  kind_graph_alloc = 21,
+  kind_graph_free = 22,
+  kind_address_reserve = 23,
+  kind_address_free = 24,
+  kind_import_begin = 25,
+  kind_import_end = 26,
   kind_step_begin = 32,
   kind_step_end = 33,
   kind_microbatch_begin = 34,

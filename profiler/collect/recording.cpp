@@ -328,6 +328,10 @@ void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count,
     event.heap = units->heap;
     event.name = static_cast<std::uint32_t>(units->b);
     event.number = static_cast<std::int64_t>(units->a);
+  } else if (event.kind == channel::kind_kernel) {
+    event.heap = units->heap;
+    event.stream = units->a;
+    event.name = static_cast<std::uint32_t>(units->b);
   } else if (event.kind == channel::kind_attribute) {
     event.name = static_cast<std::uint32_t>(units->a);
     event.text = static_cast<std::uint32_t>(units->b);

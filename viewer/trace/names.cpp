@@ -36,6 +36,8 @@ static_assert(static_cast<int>(MemoryClass::loss) == proto::CLASS_LOSS);
 static_assert(static_cast<int>(MemoryClass::unattributed) == proto::CLASS_UNATTRIBUTED && class_count == proto::MemoryClass_ARRAYSIZE);
 
 static_assert(static_cast<int>(Kind::kernel) == proto::EVENT_KERNEL && static_cast<int>(Kind::out_of_memory) == proto::EVENT_OUT_OF_MEMORY);
+static_assert(static_cast<int>(Kind::handle_create) == proto::EVENT_HANDLE_CREATE);
+static_assert(static_cast<int>(Kind::import_end) == proto::EVENT_IMPORT_END);
 static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
 static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
 static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
@@ -93,6 +95,14 @@ std::string_view kind_name(Kind kind) {
     case Kind::out_of_memory: return "oom";
     case Kind::counter: return "counter";
     case Kind::kernel: return "kernel";
+    case Kind::handle_create: return "handle_create";
+    case Kind::handle_release: return "handle_release";
+    case Kind::graph_alloc: return "graph_alloc";
+    case Kind::graph_free: return "graph_free";
+    case Kind::address_reserve: return "address_reserve";
+    case Kind::address_free: return "address_free";
+    case Kind::import_begin: return "import_begin";
+    case Kind::import_end: return "import_end";
     case Kind::step_begin: return "step_begin";
     case Kind::step_end: return "step_end";
     case Kind::microbatch_begin: return "microbatch_begin";
