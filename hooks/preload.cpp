@@ -2,6 +2,7 @@
 #include "hooks/api/table.h"
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/process.h"
+#include "hooks/driver/hook.h"
 #include "hooks/python/install.h"
 
 namespace {
@@ -9,12 +10,14 @@ namespace {
 __attribute__((constructor)) void loaded() {
   liveset::core::process.start();
   liveset::api::start();
+  liveset::driver::start({&liveset::c10_hook::heap_of, &liveset::c10_hook::phase_now});
   liveset::c10_hook::after_report = liveset::python::ask_interpreter;
 }
 
 // Threads may still run and record: nothing is taken down.
 __attribute__((destructor)) void exiting() {
   liveset::python::say_exiting();
+  liveset::driver::say_exiting();
   liveset::core::process.say_exiting();
 }
 

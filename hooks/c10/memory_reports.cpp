@@ -133,6 +133,8 @@ std::uint32_t heap_holding(std::uint32_t heap, std::uint64_t address) {
   return __atomic_load_n(&mapped_heap, __ATOMIC_RELAXED);
 }
 
+core::Phase phase_now() { return autograd_phase(torch_symbols()); }
+
 void create_graph_backward(int change) { __atomic_fetch_add(&create_graph_backwards, change, __ATOMIC_RELAXED); }
 
 bool any_report() { return __atomic_load_n(&reported, __ATOMIC_RELAXED); }

@@ -72,6 +72,7 @@ pid_t fork_job(const RunOptions& options, const std::string& program, const std:
     prepend_preload(preload);
     setenv("LIVESET_SOCKET", collector.socket_path.c_str(), 1);
     setenv("LIVESET_ON_FULL", options.wait_when_full ? "wait" : "drop", 1);
+    if (options.kernel_launches) setenv("LIVESET_KERNELS", "launches", 1);
   }
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   signals.as_before();

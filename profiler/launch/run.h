@@ -13,6 +13,7 @@ struct RunOptions {
   std::string output;  // empty: <program>-<pid>.liveset in the current folder
   bool quiet = false;  // no line at the end
   bool wait_when_full = true;
+  bool kernel_launches = false;                                  // record them, too
   LogOptions log;                                                // of the collector
   std::vector<std::pair<std::string, std::string>> environment;  // variables set for the job
 };

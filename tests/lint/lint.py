@@ -26,6 +26,7 @@ ALLOWED = {
     "hooks/core": ["profiler/channel"],
     "hooks/api": ["hooks/core", "profiler/channel"],
     "hooks/c10": ["hooks/core", "profiler/channel"],
+    "hooks/driver": ["hooks/core", "profiler/channel"],
     "hooks/standin": ["hooks/api"],
     "hooks/python": ["hooks/core", "hooks/c10", "profiler/channel"],
     "viewer/trace": ["proto"],

@@ -13,6 +13,12 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
       ->check(CLI::IsMember({"wait", "drop"}))
       ->option_text("wait|drop");
   command
+      .add_option_function<std::string>(
+          "--kernels", [&options](const std::string& what) { options.kernel_launches = what == "launches"; },
+          "what to record of CUDA kernels: none (default), or launches: each with its name, stream and place")
+      ->check(CLI::IsMember({"none", "launches"}))
+      ->option_text("none|launches");
+  command
       .add_option("--log-level", options.log.level,
                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}))
