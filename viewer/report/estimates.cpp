@@ -300,8 +300,7 @@ std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, st
   const std::string room = room_line(dry_run, reserved_peak, out_of_memory, style);
   if (!room.empty()) text += line(room);
   if (allocated_peak != 0) text += line("allocated and reserved: " + label_of(dry_run, "cuda:0", "allocated"));
-  text += line("expected error of such models (" + dry_run.band.kind + "): allocated " + factor_text(dry_run.band.allocated) +
-               ", reserved " + factor_text(dry_run.band.reserved) + "; seen on " + dry_run.band.basis);
+  text += line(band_line(dry_run.band));
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
   if (dry_run.estimates.empty()) return text;
   text += "\n" + estimates_table(dry_run, style).render();
