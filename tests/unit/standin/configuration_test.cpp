@@ -6,7 +6,10 @@ namespace standin {
 namespace {
 
 TEST(Configuration, ReadsWhatTheLauncherWrites) {
-  auto read = Configuration::parse("gpu=h100\nname=NVIDIA H100\ncapability=90\nmultiprocessors=132\nmemory_bytes=85018279936\ndevices=2\nbacking=none\nassumed=context_bytes,name\nfolder=/a/b");
+  auto read = Configuration::parse(
+      "gpu=h100\nname=NVIDIA "
+      "H100\ncapability=90\nmultiprocessors=132\nmemory_bytes=85018279936\ndevices=2\nbacking=none\nassumed=context_bytes,name\nfolder=/a/"
+      "b");
   ASSERT_TRUE(read);
   EXPECT_EQ(read->gpu, "h100");
   EXPECT_EQ(read->name, "NVIDIA H100");
@@ -21,8 +24,8 @@ TEST(Configuration, ReadsWhatTheLauncherWrites) {
 }
 
 TEST(Configuration, RefusesWhatItCannotMean) {
-  for (const char* text : {"", "gpu", "memory_bytes=0", "memory_bytes=-1", "memory_bytes=1x", "memory_bytes=1\ndevices=0", "memory_bytes=1\ndevices=65",
-                           "memory_bytes=1\nbacking=some", "memory_bytes=99999999999999999999"})
+  for (const char* text : {"", "gpu", "memory_bytes=0", "memory_bytes=-1", "memory_bytes=1x", "memory_bytes=1\ndevices=0",
+                           "memory_bytes=1\ndevices=65", "memory_bytes=1\nbacking=some", "memory_bytes=99999999999999999999"})
     EXPECT_FALSE(Configuration::parse(text)) << text;
 }
 
@@ -32,10 +35,10 @@ TEST(Attributes, FollowTheCapability) {
     const char* capability;
     int major, minor, threads, blocks, shared, shared_of_block;
   };
-  for (const auto& row : {Row{"70", 7, 0, 2048, 32, 98304, 98304}, Row{"75", 7, 5, 1024, 16, 65536, 65536}, Row{"80", 8, 0, 2048, 32, 167936, 166912},
-                          Row{"86", 8, 6, 1536, 16, 102400, 101376}, Row{"89", 8, 9, 1536, 24, 102400, 101376},
-                          Row{"90", 9, 0, 2048, 32, 233472, 232448}, Row{"100", 10, 0, 2048, 32, 233472, 232448},
-                          Row{"120", 12, 0, 1536, 24, 102400, 101376}}) {
+  for (const auto& row :
+       {Row{"70", 7, 0, 2048, 32, 98304, 98304}, Row{"75", 7, 5, 1024, 16, 65536, 65536}, Row{"80", 8, 0, 2048, 32, 167936, 166912},
+        Row{"86", 8, 6, 1536, 16, 102400, 101376}, Row{"89", 8, 9, 1536, 24, 102400, 101376}, Row{"90", 9, 0, 2048, 32, 233472, 232448},
+        Row{"100", 10, 0, 2048, 32, 233472, 232448}, Row{"120", 12, 0, 1536, 24, 102400, 101376}}) {
     auto device = *Configuration::parse("memory_bytes=1\ncapability=" + std::string(row.capability));
     EXPECT_EQ(device_attribute(device, 75, 0), row.major) << row.capability;
     EXPECT_EQ(device_attribute(device, 76, 0), row.minor) << row.capability;
@@ -54,10 +57,10 @@ TEST(Attributes, TakeTheProfilesWord) {
 
 TEST(Occupancy, IsLimitedByThreadsBlocksAndSharedMemory) {
   const auto device = small_device();
-  EXPECT_EQ(occupancy(device, 1024, 0), 2);           // 2048 threads
-  EXPECT_EQ(occupancy(device, 32, 0), 32);            // 32 blocks
-  EXPECT_EQ(occupancy(device, 128, 100 * 1024), 2);   // 228 KiB, of which a block takes 101 KiB
-  EXPECT_EQ(occupancy(device, 128, 228 * 1024), 0);   // more than a block can have
+  EXPECT_EQ(occupancy(device, 1024, 0), 2);          // 2048 threads
+  EXPECT_EQ(occupancy(device, 32, 0), 32);           // 32 blocks
+  EXPECT_EQ(occupancy(device, 128, 100 * 1024), 2);  // 228 KiB, of which a block takes 101 KiB
+  EXPECT_EQ(occupancy(device, 128, 228 * 1024), 0);  // more than a block can have
   EXPECT_EQ(occupancy(device, 0, 0), 0);
 }
 

@@ -162,7 +162,8 @@ TEST(Sharing, OpensInAnotherProcessAndNotInItsOwn) {
     good = good && first == second && other.memory.used(0) == 0 && other.memory.find(first)->bytes == 5 * mebibyte;
     good = good && other.sharing.close_memory(first) == success && other.memory.find(first).has_value();
     good = good && other.sharing.close_memory(first) == success && !other.memory.find(first).has_value();
-    good = good && other.sharing.close_memory(first) == invalid_value && other.sharing.open_event(event_handle, 0, &opened_event) == success;
+    good =
+        good && other.sharing.close_memory(first) == invalid_value && other.sharing.open_event(event_handle, 0, &opened_event) == success;
     _exit(good ? 0 : 1);
   }
   int status = 0;
