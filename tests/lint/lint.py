@@ -48,7 +48,7 @@ PACKAGES = [
     (r"nlohmann/.*", ["viewer", "profiler/launch", "tests"], None),
     (r"absl/.*", ["profiler/writer", "profiler/collect", "viewer/ledger", "tests"], None),
     (r"(gtest|gmock)/.*", ["tests"], None),
-    (r"(torch|c10|ATen|cuda.*|cupti.*|Python)(/.*|\.h)", [], None),
+    (r"(torch|c10|ATen|cuda.*|cupti.*|Python)(/.*|\.h)", ["tests/standin"], None),
 ]
 
 # In the job there is libc and nothing else: what of the C++ library needs no libstdc++.so. liveset.hpp lives in the program

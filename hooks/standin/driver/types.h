@@ -61,7 +61,7 @@ struct Uuid {
 struct LaunchAttribute {
   int id;
   char padding[4];
-  unsigned char value[64];
+  alignas(8) unsigned char value[64];
 };
 
 struct LaunchConfiguration {
