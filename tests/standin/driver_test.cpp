@@ -300,5 +300,27 @@ TEST_F(DriverTest, ExportTablesEndTheProgramWithALine) {
               "liveset dryrun: .*static cudart");
 }
 
+// The runtime of CUDA 12 beside the same driver; its structure of properties is older.
+TEST_F(DriverTest, TheRuntimeOfCuda12) {
+  void* library = dlopen(LIVESET_LIB_DIR "/liveset/standin/cuda12/libcudart.so.12", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto function = [library](const char* name) { return dlvsym(library, name, "libcudart.so.12"); };
+  int version = 0;
+  EXPECT_EQ(reinterpret_cast<int (*)(int*)>(function("cudaRuntimeGetVersion"))(&version), success);
+  EXPECT_EQ(version, 12080);
+  alignas(8) unsigned char properties[2048];
+  std::memset(properties, 0xff, sizeof properties);
+  EXPECT_EQ(reinterpret_cast<int (*)(void*, int)>(function("cudaGetDeviceProperties_v2"))(properties, 0), success);
+  int major = 0;
+  std::memcpy(&major, properties + 360, sizeof major);
+  EXPECT_STREQ(reinterpret_cast<const char*>(properties), "Test GPU");
+  EXPECT_EQ(major, 9);
+  EXPECT_EQ(properties[1031], 0);
+  EXPECT_EQ(properties[1032], 0xff);
+  void* memory = nullptr;
+  EXPECT_EQ(reinterpret_cast<int (*)(void**, std::size_t)>(function("cudaMalloc"))(&memory, mebibyte), success);
+  EXPECT_EQ(reinterpret_cast<int (*)(void*)>(function("cudaFree"))(memory), success);
+}
+
 }  // namespace
 }  // namespace standin

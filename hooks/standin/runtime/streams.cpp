@@ -1,7 +1,6 @@
 // Streams, events, captures.
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstring>
 
 #include "hooks/standin/runtime/driver.h"
@@ -76,15 +75,17 @@ STANDIN_EXPORT int cudaEventElapsedTime_v2(float* milliseconds, Handle begin, Ha
 
 namespace {
 
-// PyTorch's caching allocator: it asks events whether a block that another stream used may be given out again. Its library is
-// known by the first address in it; 0: not seen yet.
+// PyTorch's caching allocator: it asks events whether a block that another stream used may be given out again.
 bool is_caching_allocator(const void* caller) {
-  static std::atomic<std::uintptr_t> base{0};
-  Dl_info info{};
-  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
-  const auto found = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
-  if (base == 0 && std::strstr(info.dli_fname, "libc10_cuda.so") != nullptr) base = found;
-  return found == base;
+  // A thread asks from the same place over and over, and finding an address's library is slow.
+  thread_local const void* last_caller = nullptr;
+  thread_local bool last_answer = false;
+  if (caller != last_caller) {
+    Dl_info info{};
+    last_answer = dladdr(caller, &info) != 0 && info.dli_fname != nullptr && std::strstr(info.dli_fname, "libc10_cuda.so") != nullptr;
+    last_caller = caller;
+  }
+  return last_answer;
 }
 
 }  // namespace
