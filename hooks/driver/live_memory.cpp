@@ -10,6 +10,19 @@ namespace {
 
 constexpr std::uint64_t first_capacity = 4096;
 
+// Without holding signals back, unlike core::LockGuard: a handler that comes in between and calls CUDA finds this thread inside a call
+// (nesting.h), and does not get here.
+class Held {
+ public:
+  explicit Held(core::SpinLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Held() { lock_.unlock(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+ private:
+  core::SpinLock& lock_;
+};
+
 std::uint64_t hash_of(Space space, Word key) {
   const std::uint64_t hash = (key ^ static_cast<std::uint64_t>(space) << 56) * 0x9e3779b97f4a7c15U;
   return hash ^ hash >> 29;
@@ -63,7 +76,7 @@ void LiveMemory::erase(Entry* entry) {
 }
 
 bool LiveMemory::put(const Entry& entry) {
-  const core::LockGuard guard(lock_);
+  const Held guard(lock_);
   if (used_ * 3 >= capacity_ * 2 && !grow()) return false;
   Entry* slot = slot_of(entry.space, entry.key);
   used_ += slot->space == Space::unused;
@@ -72,7 +85,7 @@ bool LiveMemory::put(const Entry& entry) {
 }
 
 bool LiveMemory::find(Space space, Word key, Entry* found) {
-  const core::LockGuard guard(lock_);
+  const Held guard(lock_);
   const Entry* entry = lookup(space, key);
   if (entry == nullptr) return false;
   *found = *entry;
@@ -80,7 +93,7 @@ bool LiveMemory::find(Space space, Word key, Entry* found) {
 }
 
 bool LiveMemory::begin_leaving(Space space, Word key, Entry* found) {
-  const core::LockGuard guard(lock_);
+  const Held guard(lock_);
   Entry* entry = lookup(space, key);
   if (entry == nullptr || entry->is_leaving) return false;
   entry->is_leaving = true;
@@ -89,7 +102,7 @@ bool LiveMemory::begin_leaving(Space space, Word key, Entry* found) {
 }
 
 void LiveMemory::end_leaving(Space space, Word key, bool is_gone) {
-  const core::LockGuard guard(lock_);
+  const Held guard(lock_);
   Entry* entry = lookup(space, key);
   if (entry == nullptr || !entry->is_leaving) return;
   entry->is_leaving = false;
@@ -97,7 +110,7 @@ void LiveMemory::end_leaving(Space space, Word key, bool is_gone) {
 }
 
 Word LiveMemory::count(Space space, Word key, int change) {
-  const core::LockGuard guard(lock_);
+  const Held guard(lock_);
   Entry* entry = lookup(space, key);
   if (entry == nullptr) return 0;
   entry->other += static_cast<Word>(static_cast<std::int64_t>(change));

@@ -147,6 +147,25 @@ def bench_hook(figures, options):
         figures.goal("heaptrack 1.4.0 adds, times as much", ratio, "x", 12, at_least=True)
 
 
+def driver_calls_ns(mode):
+    """Nanoseconds of one look-up and of one allocation with its free, of the fake driver of the tests."""
+    command = [path_of("driver_calls"), "100000"]
+    recorded = [path_of("liveset"), "run", "-q", "-o", os.path.join(WORK, "driver_calls.liveset"), "--", *command]
+    environment = {"LD_PRELOAD": os.path.join(BUILD, "lib", "libliveset_preload.so")} if mode == "off" else None
+    return json.loads(run(recorded if mode == "recorded" else command, None, environment)["output"].splitlines()[-1])
+
+
+def bench_driver(figures, options):
+    progress("Driver hook: look-ups and allocations of a fake driver")
+    runs = interleave(["bare", "off", "recorded"], options.rounds, driver_calls_ns)
+    look_ups = {mode: [each["dlsym_ns"] for each in values] for mode, values in runs.items()}
+    allocations = {mode: [each["allocation_ns"] for each in values] for mode, values in runs.items()}
+    figures.details["driver hook, ns"] = {"dlsym": spread(look_ups), "allocation and free": spread(allocations)}
+    figures.goal("dlsym, preload loaded, added", median_difference(look_ups, "off", "bare"), "ns/call", 5)
+    figures.goal("driver allocation and free, off, added", median_difference(allocations, "off", "bare"), "ns/pair", 100)
+    figures.goal("driver allocation and free, recorded, added", median_difference(allocations, "recorded", "bare"), "ns/pair", 500)
+
+
 def lost_events(events):
     """Of the last recording. A fast hook that loses events is no hook."""
     summary = json.loads(run([path_of("liveset"), "summary", "workload.liveset", "--format", "json"])["output"])
@@ -269,14 +288,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "analysis", "torch", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "torch", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
     options.largest = 10**7 if options.quick else 10**8
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
-    for name, bench in (("hook", bench_hook), ("analysis", bench_analysis), ("torch", bench_torch),
+    for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("torch", bench_torch),
                         ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)

@@ -52,6 +52,14 @@ std::string_view short_name(trace::Kind kind) {
     case trace::Kind::segment_map: return "map";
     case trace::Kind::segment_unmap: return "unmap";
     case trace::Kind::out_of_memory: return "OOM";
+    case trace::Kind::handle_create: return "handle";
+    case trace::Kind::handle_release: return "release";
+    case trace::Kind::graph_alloc: return "g alloc";
+    case trace::Kind::graph_free: return "g free";
+    case trace::Kind::address_reserve: return "reserve";
+    case trace::Kind::address_free: return "unres.";
+    case trace::Kind::import_begin: return "import";
+    case trace::Kind::import_end: return "imp end";
     default: return trace::kind_name(kind);
   }
 }
@@ -96,13 +104,15 @@ Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& 
           row.memory_class == trace::MemoryClass::none ? ordered_json(nullptr) : ordered_json(trace::class_name(row.memory_class));
       entry["live_blocks"] = row.live_blocks;
       entry["live_bytes"] = row.live_bytes;
+      if (row.name != 0) entry["name"] = names.string(row.name);
       std::cout << (first ? "\n" : ",\n") << dump(entry);
     } else {
       std::cout << table.render_row({Cell::words(std::to_string(row.event)),
                                      Cell::words(context.format == Format::csv ? trace::kind_name(row.kind) : short_name(row.kind)),
                                      Cell::words(row.address == 0 ? "" : hexadecimal(row.address)), Cell::bytes(row.size),
                                      Cell::count(row.live_blocks), Cell::bytes(row.live_bytes),
-                                     Cell::words(module.empty() ? std::string(trace::phase_name(row.phase)) : module)});
+                                     Cell::words((module.empty() ? std::string(trace::phase_name(row.phase)) : module) +
+                                                 (row.name != 0 ? ": " + std::string(names.string(row.name)) : ""))});
     }
     first = false;
     return static_cast<bool>(std::cout);  // a closed pipe ends it

@@ -38,7 +38,7 @@ struct HeapState {
 
 class Sweep {
  public:
-  Sweep(const trace::TraceFile& file, const PhysicalOptions& options) : file_(file), options_(options) {
+  Sweep(const trace::TraceFile& file, const PhysicalOptions& options) : file_(file), options_(options), driver_(file.dictionary()) {
     shown_ = options.heap != 0 ? options.heap : choose_heap(file);
     heaps_.resize(std::max<std::size_t>(shown_ + 1, std::min<std::size_t>(file.dictionary().heaps.size(), Block::max_heap + 1)));
   }
@@ -84,6 +84,7 @@ class Sweep {
   const PhysicalOptions& options_;
   PhysicalLedger out_;
   std::vector<HeapState> heaps_;
+  DriverSums driver_;
   std::uint32_t shown_ = 0;
   Phases phases_;        // since the last boundary of a step or the range
   trace::Positions at_;  // in the chunk that is being read
@@ -135,6 +136,7 @@ Result<PhysicalLedger> Sweep::run() {
   if (in_range_) close_range();
   close_step(next_event);
   out_.shown_heap = shown_;
+  out_.driver = driver_.finish();
   for (std::uint32_t id = 0; id < heaps_.size(); ++id) {
     HeapState& heap = heaps_[id];
     heap.out.heap = id;
@@ -271,8 +273,16 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       state.has_segments = true;
       state.segments.now += kind == Kind::segment_alloc || kind == Kind::segment_map ? bytes : -bytes;
       state.segments.raise(event);
+      driver_.add(kind, columns.heap[here.heap], columns.size[here.size], event);
       break;
     }
+    case Kind::host_alloc:
+    case Kind::host_free:
+    case Kind::host_register:
+    case Kind::host_unregister:
+    case Kind::handle_create:
+    case Kind::handle_release: driver_.add(kind, columns.heap[here.heap], columns.size[here.size], event); break;
+    case Kind::kernel: ++out_.kernels; break;
     case Kind::out_of_memory: {
       const std::uint32_t id = columns.heap[here.heap];
       const auto allocated = static_cast<std::uint64_t>(std::max<std::int64_t>(heap(id).allocated.now, 0));
@@ -336,12 +346,14 @@ void Sweep::close_step(std::uint64_t event) {
 void Sweep::open_range(std::uint64_t event) {
   range_opened_ = event;
   for (HeapState& heap : heaps_) open_gates(heap, event);
+  driver_.open_range(event);
 }
 
 void Sweep::close_range() {
   flush_phases();
   in_range_ = false;
   after_range_ = true;
+  driver_.close_range();
   for (HeapState& heap : heaps_) {
     const std::pair<Meter*, Counter*> pairs[] = {
         {&heap.allocated, &heap.out.allocated}, {&heap.reserved, &heap.out.reserved}, {&heap.segments, &heap.out.segments}};

@@ -13,18 +13,14 @@
 #include <vector>
 
 #include "viewer/ledger/block_table.h"
+#include "viewer/ledger/counter.h"
+#include "viewer/ledger/driver_memory.h"
 #include "viewer/ledger/range.h"
 #include "viewer/trace/trace_file.h"
 
 namespace liveset::ledger {
 
 using Progress = std::function<void(std::size_t done, std::size_t all)>;  // called once a chunk
-
-struct Counter {
-  std::uint64_t peak = 0, peak_event = no_event, final = 0;
-  bool known = false;    // the trace says something about it
-  bool sampled = false;  // read now and then by the recorder, not at every event
-};
 
 // What one heap did. Index 0 of PhysicalLedger::heaps is the empty heap.
 struct HeapLedger {
@@ -88,6 +84,8 @@ struct PhysicalLedger {
   BlockTable blocks;
   std::vector<HeapLedger> heaps;  // by heap id
   std::vector<SampledCounter> counters;
+  DriverMemory driver;
+  std::uint64_t kernels = 0;               // launches in the trace
   std::uint32_t shown_heap = 0;            // whose steps and phases follow; 0: the trace has no block
   Phases phases;                           // of the range, in and outside steps
   std::vector<Step> steps;                 // all of the trace

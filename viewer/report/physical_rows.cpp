@@ -10,7 +10,9 @@ namespace {
 namespace column = trace::column;
 using trace::Kind;
 
-bool is_physical(Kind kind) { return kind >= Kind::alloc && kind <= Kind::out_of_memory; }
+bool is_physical(Kind kind) {
+  return (kind >= Kind::alloc && kind <= Kind::out_of_memory) || (kind >= Kind::kernel && kind <= Kind::import_end);
+}
 
 }  // namespace
 
@@ -54,6 +56,7 @@ Status for_each_physical(const trace::TraceFile& file, const ledger::PhysicalLed
     row.kind = event.kind;
     row.phase = event.phase;
     row.scope = event.scope;
+    row.name = event.kind == Kind::kernel ? event.name : 0;
     row.memory_class = block != nullptr ? ledger::class_of(*block) : trace::MemoryClass::none;
     return visit(row);
   };

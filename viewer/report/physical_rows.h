@@ -13,7 +13,7 @@ struct PhysicalRow {
   std::uint64_t event = 0, time_ns = 0, address = 0, size = 0;
   trace::Kind kind = trace::Kind::none;
   trace::Phase phase = trace::Phase::other;
-  std::uint32_t scope = 0;
+  std::uint32_t scope = 0, name = 0;                           // name: a kernel's
   trace::MemoryClass memory_class = trace::MemoryClass::none;  // of the block that comes or goes
   std::uint64_t live_blocks = 0, live_bytes = 0;
 };

@@ -27,6 +27,13 @@ std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const Physi
     add(heap.heap, "reserved", heap.reserved);
     add(heap.heap, "segments", heap.segments);
   }
+  const auto add_of_driver = [&](const std::string& place, const char* name, const ledger::Counter& counter) {
+    if (counter.known) figures.push_back({place, name, counter.peak, counter.final, counter.peak_event, false});
+  };
+  for (const ledger::DeviceMemory& device : ledger.driver.devices)
+    add_of_driver("cuda:" + std::to_string(device.device), "outside_allocator", device.outside_allocator);
+  if (ledger.driver.pinned_host.peak != 0) add_of_driver("host", "pinned", ledger.driver.pinned_host);
+  if (ledger.driver.registered_host.peak != 0) add_of_driver("host", "registered", ledger.driver.registered_host);
   const auto unsigned_of = [](std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); };
   for (const ledger::SampledCounter& counter : ledger.counters) {
     figures.push_back({counter.heap == 0 ? "process" : heap_name(file, counter.heap), std::string(file.dictionary().string(counter.name)),
@@ -176,6 +183,10 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   Result<std::optional<DryRun>> dry_run = find_dry_run(file);
   if (!dry_run) return dry_run.take_error();
   summary.dry_run = std::move(*dry_run);
+  summary.devices = devices_of(file, *ledger);
+  Result<std::optional<KernelFigures>> kernels = kernels_of(file, *ledger, options.range);
+  if (!kernels) return kernels.take_error();
+  summary.kernels = std::move(*kernels);
   summary.health = file.health();
   summary.unmatched_frees = ledger->unmatched_frees;
   summary.conservation_mismatches = ledger->mismatched_events();

@@ -10,6 +10,7 @@
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/classes.h"
 #include "viewer/ledger/physical.h"
+#include "viewer/report/driver.h"
 #include "viewer/report/estimates.h"
 #include "viewer/report/text.h"
 
@@ -69,7 +70,9 @@ struct Summary {
   std::optional<PeakFigure> peak;
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   std::optional<DryRun> dry_run;                 // of the whole trace
-  std::uint64_t baseline_bytes = 0;              // of the shown heap: allocated before the recording began
+  std::vector<DeviceFigure> devices;
+  std::optional<KernelFigures> kernels;
+  std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
   ledger::Phases phases;
   std::vector<StepFigure> steps;  // that begin in the range
   ledger::Attribution attribution;

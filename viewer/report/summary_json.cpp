@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "viewer/report/summary.h"
@@ -172,6 +173,23 @@ ordered_json summary_json(const Summary& summary) {
     json["sources"].push_back(
         {{"name", source.name}, {"version", source.version}, {"covers", source.covers}, {"cannot_see", source.cannot_see}});
   json["counters"] = counters_json(summary);
+  // Of the shown heap's device, at its fullest; of the fullest device where that heap is none.
+  auto shown = std::find_if(summary.devices.begin(), summary.devices.end(),
+                            [&](const DeviceFigure& device) { return device.device == summary.heap; });
+  if (shown == summary.devices.end()) {
+    shown = std::max_element(summary.devices.begin(), summary.devices.end(),
+                             [](const DeviceFigure& a, const DeviceFigure& b) { return a.memory.held.peak < b.memory.held.peak; });
+  }
+  json["owners"] = shown != summary.devices.end() ? owners_json(shown->owners) : ordered_json::object();
+  json["devices"] = ordered_json::array();
+  for (const DeviceFigure& device : summary.devices) {
+    json["devices"].push_back({{"device", device.device},
+                               {"peak_bytes", device.memory.held.peak},
+                               {"peak_event", event_json(device.memory.held.peak_event)},
+                               {"owners", owners_json(device.owners)},
+                               {"unmapped_handles", device.memory.unmapped_at_peak}});
+  }
+  if (summary.kernels) json["kernels"] = kernels_json(*summary.kernels);
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   if (summary.dry_run) {

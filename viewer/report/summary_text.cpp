@@ -247,6 +247,8 @@ std::string summary_text(const Summary& summary, const Style& style) {
     text += "\n" + phases_table(summary, TableFormat::text, style).render();
   }
   if (summary.counters.size() > 1) text += "\n" + counters_table(summary, TableFormat::text, style).render();
+  text += devices_text(summary.devices, style);
+  if (summary.kernels) text += kernels_text(*summary.kernels, style);
 
   if (summary.dry_run)
     text += "\n" + dry_run_text(*summary.dry_run, counter_peak(summary, "allocated"), counter_peak(summary, "reserved"),

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "tests/fault/recorded_job.h"
 
 namespace liveset::test {
 namespace {
+
+using nlohmann::json;
 
 const std::string tests_folder = LIVESET_TEST_BIN_DIR;
 const std::string preload = std::string(LIVESET_LIB_DIR) + "/libliveset_preload.so";
@@ -137,6 +140,30 @@ TEST_F(DriverHook, NamesTheLibraryThatCalledTheRuntime) {
       {"segment_alloc", "cuda:0/program", 6000, place(6)},
   };
   EXPECT_THAT(seen("runtime"), testing::ElementsAreArray(expected));
+}
+
+TEST_F(DriverHook, TheSummaryTellsWhatLiesOutsideTheAllocator) {
+  seen("runtime");
+  const Ran ran = run_command(liveset_program + " summary --format json " + trace());
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json summary = json::parse(ran.out);
+  EXPECT_EQ(summary.at("counters").at("cuda:0").at("outside_allocator").at("peak"), 6000 + 2000 + 5000 + 6000);
+  EXPECT_EQ(summary.at("counters").at("host").at("pinned").at("peak"), 3000);
+  EXPECT_EQ(summary.at("owners"), json({{"program", 14000}, {"nccl", 5000}}));
+  const Ran table = run_command(liveset_program + " summary " + trace());
+  EXPECT_THAT(table.out, testing::HasSubstr("cuda:0 at its fullest (event 8): 18.55 KiB, outside"));
+}
+
+TEST_F(DriverHook, TheSummaryCountsKernels) {
+  seen("launches", "", "--kernels launches");
+  const Ran ran = run_command(liveset_program + " summary --format json " + trace());
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const json kernels = json::parse(ran.out).at("kernels");
+  EXPECT_EQ(kernels.at("launches"), 6);
+  EXPECT_EQ(kernels.at("different"), 5);
+  EXPECT_EQ(kernels.at("phases"), json({{"other", 6}}));
+  EXPECT_EQ(kernels.at("names").at(0).at("name"), "first_kernel");
+  EXPECT_EQ(kernels.at("names").at(0).at("launches"), 2);
 }
 
 // Their sum must be what the allocator says it has reserved: they lie in its heap. When it finds no memory it says so itself.

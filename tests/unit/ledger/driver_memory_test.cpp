@@ -1,0 +1,95 @@
+#include "viewer/ledger/driver_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace liveset::ledger {
+namespace {
+
+using trace::Kind;
+
+constexpr std::uint32_t allocator = 1, nccl = 2, other_device = 3, host = 4, arena = 5;
+
+trace::Dictionary names(bool with_driver = true) {
+  trace::Dictionary names;
+  names.strings = {"", "cuda:0", "cuda:0/nccl", "cuda:1/nccl", "host/torch", "cuda:0/arena"};
+  names.sources.resize(4);
+  names.sources[1].name = "c10";
+  names.sources[2].name = with_driver ? "driver" : "other";
+  names.sources[3].name = "api";
+  names.heaps = {{}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 1}, {4, 2, 0, 0}, {5, 3, 1, 0}};
+  return names;
+}
+
+TEST(DriverMemory, SumsByDeviceAndTellsTheAllocatorApart) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  sums.add(Kind::segment_alloc, allocator, 100, 1);
+  sums.add(Kind::segment_alloc, nccl, 30, 2);
+  sums.add(Kind::segment_alloc, other_device, 7, 3);
+  sums.add(Kind::segment_free, allocator, 100, 4);
+  sums.add(Kind::segment_alloc, nccl, 20, 5);
+  sums.add(Kind::segment_alloc, arena, 1000, 6);  // a program's own arena lies in what the driver gave: not counted again
+  sums.add(Kind::host_alloc, host, 11, 7);
+  sums.add(Kind::host_free, host, 11, 8);
+  sums.add(Kind::host_register, host, 5, 9);
+  const DriverMemory memory = sums.finish();
+  EXPECT_TRUE(memory.known);
+  ASSERT_EQ(memory.devices.size(), 2U);
+  const DeviceMemory& first = memory.devices[0];
+  EXPECT_EQ(first.held.peak, 130U);
+  EXPECT_EQ(first.held.peak_event, 2U);
+  EXPECT_EQ(first.held.final, 50U);
+  EXPECT_EQ(first.outside_allocator.peak, 50U);
+  EXPECT_EQ(first.outside_allocator.peak_event, 5U);
+  ASSERT_EQ(first.at_peak.size(), 2U);
+  EXPECT_EQ(first.at_peak[0].bytes, 100U);
+  EXPECT_EQ(first.at_peak[1].heap, nccl);
+  EXPECT_EQ(first.at_peak[1].bytes, 30U);
+  EXPECT_EQ(memory.devices[1].held.peak, 7U);
+  EXPECT_EQ(memory.pinned_host.peak, 11U);
+  EXPECT_EQ(memory.pinned_host.final, 0U);
+  EXPECT_EQ(memory.registered_host.final, 5U);
+}
+
+TEST(DriverMemory, AHandleCountsOnceWhetherMappedOrNot) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  sums.add(Kind::handle_create, nccl, 40, 1);
+  sums.add(Kind::segment_map, nccl, 40, 2);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.peak, 40U);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.peak_event, 1U);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].unmapped_at_peak, 0U);
+  sums.add(Kind::handle_release, nccl, 40, 3);  // mapped: the memory stays
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 40U);
+  sums.add(Kind::segment_unmap, nccl, 40, 4);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 0U);
+  sums.add(Kind::handle_create, nccl, 60, 5);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].unmapped_at_peak, 60U);
+}
+
+TEST(DriverMemory, PeaksAreOfTheRange) {
+  DriverSums sums(names());
+  sums.add(Kind::segment_alloc, nccl, 90, 1);
+  sums.add(Kind::segment_free, nccl, 80, 2);
+  sums.open_range(3);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].outside_allocator.peak, 10U);
+  sums.add(Kind::segment_alloc, nccl, 5, 4);
+  sums.close_range();
+  sums.add(Kind::segment_alloc, nccl, 500, 5);
+  const DriverMemory memory = sums.finish();
+  EXPECT_EQ(memory.devices[0].outside_allocator.peak, 15U);
+  EXPECT_EQ(memory.devices[0].outside_allocator.final, 515U);
+}
+
+// Without the driver's events nothing is known, which is not 0.
+TEST(DriverMemory, IsUnknownWithoutTheDriver) {
+  DriverSums sums(names(false));
+  sums.open_range(0);
+  sums.add(Kind::segment_alloc, allocator, 100, 1);
+  const DriverMemory memory = sums.finish();
+  EXPECT_FALSE(memory.known);
+  EXPECT_TRUE(memory.devices.empty());
+}
+
+}  // namespace
+}  // namespace liveset::ledger
