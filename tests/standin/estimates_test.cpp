@@ -34,7 +34,8 @@ using testing::ElementsAre;
 
 void* library() {
   static void* handle = [] {
-    setenv("LIVESET_STANDIN", "gpu=test\nname=Test \"GPU\"\ncapability=80\nmemory_bytes=1073741824\ncontext_bytes=16777216\nassumed=name,context_bytes", 1);
+    setenv("LIVESET_STANDIN",
+           "gpu=test\nname=Test \"GPU\"\ncapability=80\nmemory_bytes=1073741824\ncontext_bytes=16777216\nassumed=name,context_bytes", 1);
     return dlopen(LIVESET_LIB_DIR "/liveset/standin/driver/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   }();
   return handle;
@@ -50,7 +51,8 @@ void estimate(const char* what, const char* detail) {
 }
 
 std::string line(const char* what, const char* detail, int count) {
-  return std::string("standin.estimate {\"what\":\"") + what + "\",\"detail\":" + detail + ",\"count\":" + std::to_string(count) + ",\"first\":[]}";
+  return std::string("standin.estimate {\"what\":\"") + what + "\",\"detail\":" + detail + ",\"count\":" + std::to_string(count) +
+         ",\"first\":[]}";
 }
 
 TEST(Estimates, AreSaidAtPowersOfTwo) {
@@ -68,9 +70,11 @@ TEST(Estimates, ReadsOfTheDeviceCountAndNothingElse) {
   ASSERT_EQ(call("cuInit", 0u), 0);
   said.clear();
   ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &context, 0), 0);
-  EXPECT_THAT(said, ElementsAre("standin.device {\"gpu\":\"test\",\"name\":\"Test \\\"GPU\\\"\",\"capability\":80,\"memory_bytes\":1073741824,"
-                                "\"context_bytes\":16777216,\"devices\":1,\"world\":1,\"backing\":\"small\",\"assumed\":[\"name\",\"context_bytes\"]}",
-                                line("context_bytes", "null", 1)));
+  EXPECT_THAT(
+      said,
+      ElementsAre("standin.device {\"gpu\":\"test\",\"name\":\"Test \\\"GPU\\\"\",\"capability\":80,\"memory_bytes\":1073741824,"
+                  "\"context_bytes\":16777216,\"devices\":1,\"world\":1,\"backing\":\"small\",\"assumed\":[\"name\",\"context_bytes\"]}",
+                  line("context_bytes", "null", 1)));
   ASSERT_EQ(call("cuCtxSetCurrent", context), 0);
   ASSERT_EQ(call("cuMemAlloc_v2", &address, std::size_t{4096}), 0);
   ASSERT_EQ(call("cuMemAlloc_v2", &other, std::size_t{4096}), 0);
@@ -131,7 +135,8 @@ TEST(Estimates, UnknownFunctionsAreNamedAndCountedAtTheEnd) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  const auto first = line("unknown_function", "\"libother.so.1 unknown_one\"", 1), last = line("unknown_function", "\"libother.so.1 unknown_one\"", 9);
+  const auto first = line("unknown_function", "\"libother.so.1 unknown_one\"", 1),
+             last = line("unknown_function", "\"libother.so.1 unknown_one\"", 9);
   EXPECT_THAT(text, testing::HasSubstr(first + "\n"));
   EXPECT_THAT(text, testing::HasSubstr(last + "\n"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("known_one\",\"count\":7")));
