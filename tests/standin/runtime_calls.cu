@@ -136,6 +136,37 @@ static void streams_and_graphs() {
   CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
+static void boxes_and_arrays() {
+  const cudaExtent size = make_cudaExtent(100, 4, 3);
+  char host[1200], back[1200] = {};
+  for (int i = 0; i < 1200; ++i) host[i] = static_cast<char>(i % 127);
+  cudaPitchedPtr device;
+  CHECK(cudaMalloc3D(&device, size) == cudaSuccess && device.pitch == 512);
+  cudaMemcpy3DParms copy = {};
+  copy.srcPtr = make_cudaPitchedPtr(host, 100, 100, 4);
+  copy.dstPtr = device;
+  copy.extent = size;
+  copy.kind = cudaMemcpyHostToDevice;
+  CHECK(cudaMemcpy3D(&copy) == cudaSuccess);
+  copy.srcPtr = device;
+  copy.dstPtr = make_cudaPitchedPtr(back, 100, 100, 4);
+  copy.kind = cudaMemcpyDeviceToHost;
+  CHECK(cudaMemcpy3D(&copy) == cudaSuccess && std::memcmp(host, back, sizeof host) == 0);
+  char row[100] = {};
+  CHECK(cudaMemcpy2D(row, 100, static_cast<char*>(device.ptr) + 512, 512, 100, 1, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(std::memcmp(row, host + 100, 100) == 0);
+  CHECK(cudaMemcpy2D(row, 50, device.ptr, 512, 100, 1, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue);
+  CHECK(cudaFree(device.ptr) == cudaSuccess);
+
+  cudaArray_t array = nullptr;
+  const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+  std::size_t before = 0, after = 0, total = 0;
+  CHECK(cudaMemGetInfo(&before, &total) == cudaSuccess && cudaMallocArray(&array, &format, 1024, 1024) == cudaSuccess);
+  CHECK(cudaMemGetInfo(&after, &total) == cudaSuccess && before - after == 4 << 20);
+  CHECK(cudaFreeArray(array) == cudaSuccess);
+  (void)cudaGetLastError();
+}
+
 static void entry_points() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult status;
@@ -151,6 +182,7 @@ int main() {
   kernels();
   symbols();
   streams_and_graphs();
+  boxes_and_arrays();
   entry_points();
   std::printf("%d failures\n", failures);
   return failures != 0;

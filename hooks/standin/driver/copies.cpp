@@ -145,6 +145,14 @@ STANDIN_STREAM_FUNCTION(cuMemcpyBatchAsync_v2,
   return success;
 }
 
+STANDIN_STREAM_FUNCTION(cuMemcpyBatchAsync,
+                        (const Address* to, const Address* from, const std::size_t* bytes, std::size_t count, const void* attributes,
+                         const std::size_t* first_of_attribute, std::size_t attribute_count, std::size_t* failed, void* stream),
+                        (to, from, bytes, count, attributes, first_of_attribute, attribute_count, failed, own_stream(stream))) {
+  (void)failed;
+  return cuMemcpyBatchAsync_v2(to, from, bytes, count, attributes, first_of_attribute, attribute_count, stream);
+}
+
 STANDIN_EXPORT int cuMemsetD8_v2(Address to, unsigned char value, std::size_t count) { return fill(nullptr, to, value, 1, count); }
 STANDIN_EXPORT int cuMemsetD8_v2_ptds(Address to, unsigned char value, std::size_t count) {
   return fill(thread_stream, to, value, 1, count);

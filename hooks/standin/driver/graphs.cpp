@@ -294,6 +294,31 @@ STANDIN_EXPORT int cuGraphAddDependencies(Graph* graph, Node* const* from, Node*
   return cuGraphAddDependencies_v2(graph, from, to, nullptr, count);
 }
 
+STANDIN_EXPORT int cuGraphRemoveDependencies_v2(Graph* graph, Node* const* from, Node* const* to, const void*, std::size_t count) {
+  auto* all = machine();
+  if (all == nullptr) return not_initialized;
+  if (!all->graphs.is_graph(graph)) return invalid_value;
+  for (std::size_t i = 0; i < count; ++i)
+    if (!graph->has(to[i]) || std::erase(to[i]->dependencies, from[i]) == 0) return invalid_value;
+  return success;
+}
+STANDIN_EXPORT int cuGraphRemoveDependencies(Graph* graph, Node* const* from, Node* const* to, std::size_t count) {
+  return cuGraphRemoveDependencies_v2(graph, from, to, nullptr, count);
+}
+STANDIN_EXPORT int cuGraphNodeGetDependentNodes_v2(Node* node, Node** nodes, void*, std::size_t* count) {
+  auto* all = machine();
+  if (all == nullptr) return not_initialized;
+  const auto* graph = all->graphs.graph_of(node);
+  if (graph == nullptr) return invalid_value;
+  std::vector<Node*> found;
+  for (const auto& other : graph->nodes)
+    if (std::find(other->dependencies.begin(), other->dependencies.end(), node) != other->dependencies.end()) found.push_back(other.get());
+  return give(found, nodes, count);
+}
+STANDIN_EXPORT int cuGraphNodeGetDependentNodes(Node* node, Node** nodes, std::size_t* count) {
+  return cuGraphNodeGetDependentNodes_v2(node, nodes, nullptr, count);
+}
+
 STANDIN_EXPORT int cuGraphInstantiateWithFlags(Executable** executable, Graph* graph, unsigned long long flags) {
   auto* all = machine();
   if (all == nullptr) return not_initialized;

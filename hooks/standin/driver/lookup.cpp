@@ -98,8 +98,12 @@ constexpr Form forms[] = {
     {"cuStreamUpdateCaptureDependencies", 11030, "cuStreamUpdateCaptureDependencies"},
     {"cuStreamWaitValue32", 11070, "cuStreamWaitValue32_v2"},
     {"cuStreamWaitValue32", 8000, "cuStreamWaitValue32"},
+    {"cuStreamWaitValue64", 11070, "cuStreamWaitValue64_v2"},
+    {"cuStreamWaitValue64", 9000, "cuStreamWaitValue64"},
     {"cuStreamWriteValue32", 11070, "cuStreamWriteValue32_v2"},
     {"cuStreamWriteValue32", 8000, "cuStreamWriteValue32"},
+    {"cuStreamWriteValue64", 11070, "cuStreamWriteValue64_v2"},
+    {"cuStreamWriteValue64", 9000, "cuStreamWriteValue64"},
 };
 
 constexpr int found = 0, no_such_symbol = 1, version_too_low = 2;  // of the look-up's status

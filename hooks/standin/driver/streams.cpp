@@ -100,21 +100,43 @@ STANDIN_STREAM_FUNCTION(cuStreamAddCallback, (void* stream, void (*function)(voi
 }
 
 // A value that another party waits for, and waiting for one: what is enqueued is done at once, so a wait is always over.
-STANDIN_STREAM_FUNCTION(cuStreamWriteValue32_v2, (void* stream, Address address, unsigned value, unsigned flags),
-                        (own_stream(stream), address, value, flags)) {
-  (void)flags;
+namespace {
+
+int write_value(void* stream, Address address, const void* value, std::size_t bytes) {
+  std::uint32_t words[2] = {};
+  std::memcpy(words, value, bytes);
   auto place = here();
-  return enqueue(place, stream, NodeType::memset, [all = place.machine, address, value] { all->memory.fill(address, value, 4, 1); });
+  return enqueue(place, stream, NodeType::memset, [all = place.machine, address, bytes, low = words[0], high = words[1]] {
+    all->memory.fill(address, low, 4, 1);
+    if (bytes == 8) all->memory.fill(address + 4, high, 4, 1);
+  });
 }
-STANDIN_STREAM_FUNCTION(cuStreamWriteValue32, (void* stream, Address address, unsigned value, unsigned flags),
-                        (own_stream(stream), address, value, flags)) {
-  return cuStreamWriteValue32_v2(stream, address, value, flags);
-}
-STANDIN_STREAM_FUNCTION(cuStreamWaitValue32_v2, (void* stream, Address address, unsigned value, unsigned flags),
-                        (own_stream(stream), address, value, flags)) {
-  (void)address, (void)value, (void)flags;
+
+int wait_for_value(void* stream) {
   return enqueue(here(), stream, NodeType::empty, [] {});
 }
+
+}  // namespace
+
+#define STANDIN_VALUE_FUNCTIONS(version)                                                                                       \
+  STANDIN_STREAM_FUNCTION(cuStreamWriteValue32##version, (void* stream, Address address, std::uint32_t value, unsigned flags), \
+                          (own_stream(stream), address, value, flags)) {                                                       \
+    return flags > 1 ? static_cast<int>(invalid_value) : write_value(stream, address, &value, sizeof value);                   \
+  }                                                                                                                            \
+  STANDIN_STREAM_FUNCTION(cuStreamWriteValue64##version, (void* stream, Address address, std::uint64_t value, unsigned flags), \
+                          (own_stream(stream), address, value, flags)) {                                                       \
+    return flags > 1 ? static_cast<int>(invalid_value) : write_value(stream, address, &value, sizeof value);                   \
+  }                                                                                                                            \
+  STANDIN_STREAM_FUNCTION(cuStreamWaitValue32##version, (void* stream, Address address, std::uint32_t, unsigned),              \
+                          (own_stream(stream), address, 0, 0)) {                                                               \
+    return address == 0 ? static_cast<int>(invalid_value) : wait_for_value(stream);                                            \
+  }                                                                                                                            \
+  STANDIN_STREAM_FUNCTION(cuStreamWaitValue64##version, (void* stream, Address address, std::uint64_t, unsigned),              \
+                          (own_stream(stream), address, 0, 0)) {                                                               \
+    return address == 0 ? static_cast<int>(invalid_value) : wait_for_value(stream);                                            \
+  }
+STANDIN_VALUE_FUNCTIONS()
+STANDIN_VALUE_FUNCTIONS(_v2)
 
 STANDIN_EXPORT int cuEventCreate(void** event, unsigned flags) {
   auto place = here();

@@ -13,7 +13,8 @@ struct SizeChooser {
 constexpr SizeChooser size_choosers[] = {
     {"DeviceSelectSweep", "select (nonzero, masked_select, boolean index)"},
     {"UniqueAgent", "unique"},
-    {"DeviceRunLengthEncodeSweep", "unique (counts)"},
+    {"DeviceReduceByKeyKernel", "unique (counts)"},
+    {"compute_cuda_kernel", "repeat_interleave"},
 };
 
 const char* operation_of(std::string_view name) {

@@ -68,6 +68,13 @@ STANDIN_EXPORT int cudaCtxResetPersistingL2Cache() { return success; }
 STANDIN_EXPORT int cudaProfilerStart() { return success; }
 STANDIN_EXPORT int cudaProfilerStop() { return success; }
 
+STANDIN_EXPORT int cudaLogsRegisterCallback(void (*listener)(void*, int, char*, std::size_t), void*, Handle* handle) {
+  if (listener == nullptr || handle == nullptr) return result(invalid_value);
+  *handle = reinterpret_cast<Handle>(listener);
+  return success;
+}
+STANDIN_EXPORT int cudaLogsUnregisterCallback(Handle handle) { return result(handle == nullptr ? invalid_value : success); }
+
 STANDIN_EXPORT int cudaDriverGetVersion(int* version) { return result(driver().driver_version ? driver().driver_version(version) : 0); }
 STANDIN_EXPORT int cudaRuntimeGetVersion(int* version) {
   *version = liveset_standin_family == 12 ? 12080 : 13000;

@@ -132,6 +132,7 @@ struct Location {
   X(library_load, "cuLibraryLoadData", 12000, 0, (Handle*, const void*, int*, void**, unsigned, int*, void**, unsigned))          \
   X(library_unload, "cuLibraryUnload", 12000, 0, (Handle))                                                                        \
   X(library_kernel, "cuLibraryGetKernel", 12000, 0, (Handle*, Handle, const char*))                                               \
+  X(library_global, "cuLibraryGetGlobal", 12000, 0, (Address*, std::size_t*, Handle, const char*))                                \
   X(kernel_name, "cuKernelGetName", 12030, 0, (const char**, Handle))                                                             \
   X(function_attribute, "cuFuncGetAttribute", 2020, 0, (int*, int, Handle))                                                       \
   X(function_set_attribute, "cuFuncSetAttribute", 9000, 0, (Handle, int, int))                                                    \

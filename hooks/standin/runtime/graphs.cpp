@@ -141,6 +141,15 @@ STANDIN_EXPORT int cudaGraphInstantiateWithFlags(Handle* executable, Handle grap
 STANDIN_EXPORT int cudaGraphInstantiate(Handle* executable, Handle graph, unsigned long long flags) {
   return cudaGraphInstantiateWithFlags(executable, graph, flags);
 }
+// flags, stream of the upload, node of an error, result
+STANDIN_STREAM_FUNCTION(cudaGraphInstantiateWithParams, (Handle * executable, Handle graph, unsigned long long* parameters),
+                        (executable, graph, parameters)) {
+  if (parameters == nullptr) return result(invalid_value);
+  const int error = cudaGraphInstantiateWithFlags(executable, graph, parameters[0]);
+  parameters[2] = 0;
+  parameters[3] = error == success ? 0 : 1;
+  return error;
+}
 STANDIN_EXPORT int cudaGraphExecUpdate(Handle executable, Handle graph, void* info) {
   return bound([=] { return driver().graph_update(executable, graph, info); });
 }

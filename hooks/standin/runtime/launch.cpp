@@ -340,3 +340,11 @@ STANDIN_EXPORT int cudaLibraryUnload(Handle library) {
 STANDIN_EXPORT int cudaLibraryGetKernel(Handle* kernel, Handle library, const char* name) {
   return bound([=] { return driver().library_kernel(kernel, library, name); });
 }
+STANDIN_EXPORT int cudaLibraryGetGlobal(void** pointer, std::size_t* bytes, Handle library, const char* name) {
+  return bound([=] {
+    Address address = 0;
+    const int error = driver().library_global(&address, bytes, library, name);
+    if (error == success && pointer != nullptr) *pointer = pointer_of(address);
+    return error;
+  });
+}

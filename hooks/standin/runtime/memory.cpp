@@ -231,6 +231,27 @@ STANDIN_STREAM_FUNCTION(cudaMemset2DAsync, (void* to, std::size_t pitch, int val
 STANDIN_EXPORT int cudaMemset2D(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height) {
   return cudaMemset2DAsync(to, pitch, value, width, height, nullptr);
 }
+
+// The attributes only say how a batch may be scheduled. CUDA 12 has one more argument before the stream: where a batch failed.
+STANDIN_EXPORT int cudaMemcpyBatchAsync(void* const* to, const void* const* from, const std::size_t* bytes, std::size_t count, const void*,
+                                        const std::size_t*, std::size_t, Handle stream, Handle stream_of_cuda12) {
+  const auto used = liveset_standin_family == 12 ? stream_of_cuda12 : stream;
+  for (std::size_t i = 0; i < count; ++i)
+    if (int error = cudaMemcpyAsync(to[i], from[i], bytes[i], 4, used); error != success) return error;
+  return success;
+}
+
+// Pools by location (CUDA 13): only devices have any.
+STANDIN_EXPORT int cudaMemGetDefaultMemPool(Handle* pool, const Location* location, int) {
+  return location->type == 1 ? cudaDeviceGetDefaultMemPool(pool, location->id) : result(not_supported);
+}
+STANDIN_EXPORT int cudaMemGetMemPool(Handle* pool, const Location* location, int) {
+  return location->type == 1 ? cudaDeviceGetMemPool(pool, location->id) : result(not_supported);
+}
+STANDIN_EXPORT int cudaMemSetMemPool(const Location* location, int, Handle pool) {
+  return location->type == 1 ? cudaDeviceSetMemPool(location->id, pool) : result(not_supported);
+}
+
 // Advice and moves of managed memory, in both families' forms: nothing changes.
 STANDIN_EXPORT int cudaMemAdvise(const void*, std::size_t, int, int) {
   return bound([] { return 0; });

@@ -42,6 +42,18 @@ STANDIN_STREAM_FUNCTION(cudaStreamGetAttribute, (Handle stream, int attribute, v
 STANDIN_STREAM_FUNCTION(cudaStreamSetAttribute, (Handle stream, int attribute, const void* value), (own_stream(stream), attribute, value)) {
   return bound([=] { return driver().stream_set_attribute(stream, attribute, value); });
 }
+STANDIN_STREAM_FUNCTION(cudaStreamCopyAttributes, (Handle to, Handle from), (own_stream(to), own_stream(from))) {
+  (void)from;
+  return bound([=] {
+    unsigned flags = 0;
+    return driver().stream_flags(to, &flags);
+  });
+}
+STANDIN_STREAM_FUNCTION(cudaStreamAttachMemAsync, (Handle stream, void* pointer, std::size_t bytes, unsigned flags),
+                        (own_stream(stream), pointer, bytes, flags)) {
+  (void)pointer, (void)bytes, (void)flags;
+  return cudaStreamCopyAttributes(stream, stream);
+}
 STANDIN_STREAM_FUNCTION(cudaLaunchHostFunc, (Handle stream, void (*function)(void*), void* data), (own_stream(stream), function, data)) {
   return bound([=] { return driver().host_function(stream, function, data); });
 }
