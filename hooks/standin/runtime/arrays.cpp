@@ -63,14 +63,14 @@ int format_of(const ChannelFormat& format) {
 
 DriverSide side_of(Handle array, const Position& position, const PitchedPointer& pointer) {
   const bool is_array = array != nullptr;
-  return {position.x, position.y,    position.z,   0,
-          is_array ? 3 : 4, nullptr, is_array ? 0 : address_of(pointer.pointer), array, nullptr, pointer.pitch, pointer.height};
+  return {position.x, position.y,    position.z,    0, is_array ? 3 : 4, nullptr, is_array ? 0 : address_of(pointer.pointer), array,
+          nullptr,    pointer.pitch, pointer.height};
 }
 
 int copy_box(const BoxCopy* given, Handle stream) {
   if (given == nullptr) return result(invalid_value);
-  const DriverBox box{side_of(given->from_array, given->from_position, given->from), side_of(given->to_array, given->to_position, given->to),
-                      given->size.width, given->size.height, given->size.depth};
+  const DriverBox box{side_of(given->from_array, given->from_position, given->from),
+                      side_of(given->to_array, given->to_position, given->to), given->size.width, given->size.height, given->size.depth};
   return bound([&] { return driver().copy3d_async(&box, stream); });
 }
 
