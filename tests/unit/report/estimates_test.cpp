@@ -25,10 +25,8 @@ const char* const device =
     R"("world":1,"backing":"small","assumed":["context_bytes"]})";
 
 std::string estimate(const std::string& what, int count, const std::string& detail = "") {
-  return ordered_json({{"what", what},
-                       {"detail", detail},
-                       {"count", count},
-                       {"first", {"/s/torch/nn/functional.py:7 f", "/home/me/train.py:12 step"}}})
+  return ordered_json(
+             {{"what", what}, {"detail", detail}, {"count", count}, {"first", {"/s/torch/nn/functional.py:7 f", "/jobs/train.py:12 step"}}})
       .dump();
 }
 
@@ -76,7 +74,7 @@ TEST_F(DryRunTrace, TheLastCountOfEachWins) {
   ASSERT_EQ(found.estimates.size(), 3U);
   EXPECT_EQ(found.estimates[0].what, "device_value_read");
   EXPECT_EQ(found.estimates[0].count, 3U);
-  EXPECT_THAT(found.estimates[0].first, ElementsAre("/s/torch/nn/functional.py:7 f", "/home/me/train.py:12 step"));
+  EXPECT_THAT(found.estimates[0].first, ElementsAre("/s/torch/nn/functional.py:7 f", "/jobs/train.py:12 step"));
   EXPECT_EQ(found.estimates[1].detail, "cusolverDnSgetrf_bufferSize");
   EXPECT_EQ(found.estimates[2].detail, "cusparseSpMM_bufferSize");
   EXPECT_EQ(found.gpu, "h100");
@@ -187,6 +185,8 @@ TEST(ErrorBands, FollowTheEvidence) {
   EXPECT_FALSE(error_band(of("convolution"), true, true).reserved.is_known());
   EXPECT_THAT(error_band({}, true, true).reserved.high, DoubleNear(1 / 0.967, 1e-12));
   EXPECT_THAT(error_band(of("device_value_read"), true, false).allocated.high, DoubleNear(1.0001, 1e-12));
+  EXPECT_THAT(error_band(of("collective"), true, false).allocated.high, DoubleNear(1.0001, 1e-12));
+  EXPECT_FALSE(error_band(of("collective"), true, false).reserved.is_known());
   EXPECT_FALSE(error_band(of("dynamic_shape"), true, false).allocated.is_known());
   EXPECT_FALSE(error_band(of("workspace"), true, false).reserved.is_known());
 }
