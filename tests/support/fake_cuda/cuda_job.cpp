@@ -6,6 +6,7 @@
 //   cuda_job allocator   as PyTorch's allocator: segments, and mappings through looked-up functions
 //   cuda_job graphs      memory nodes, added and captured
 //   cuda_job launches    kernels
+//   cuda_job threads     eight threads, each a thousand allocations and frees
 //   cuda_job fork        an allocation, a fork whose child allocates (silently), an allocation
 //   cuda_job semantics   what dlsym answers; prints what is wrong, nothing when all is right
 #include <dlfcn.h>
@@ -18,6 +19,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 using Word = std::uint64_t;
 
@@ -340,6 +343,21 @@ int forked() {
   return status;
 }
 
+int threads() {
+  std::vector<std::thread> all;
+  for (int i = 0; i < 8; ++i) {
+    all.emplace_back([] {
+      for (int round = 0; round < 1000; ++round) {
+        Word address = 0;
+        WORKS(cudaMalloc(&address, 64));
+        WORKS(cudaFree(address));
+      }
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  return 0;
+}
+
 void check(bool holds, const char* what) {
   if (!holds) std::printf("wrong: %s\n", what);
 }
@@ -387,6 +405,7 @@ int main(int count, char** words) {
   if (mode == "allocator") return allocator();
   if (mode == "graphs") return graphs();
   if (mode == "launches") return launches();
+  if (mode == "threads") return threads();
   if (mode == "fork") return forked();
   if (mode == "semantics") return semantics();
   std::printf("unknown mode %s\n", mode.c_str());

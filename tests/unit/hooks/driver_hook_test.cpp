@@ -204,6 +204,30 @@ TEST_F(DriverHook, LeavesKernelsAloneOtherwise) {
   EXPECT_FALSE(std::filesystem::exists(trace()));
 }
 
+TEST_F(DriverHook, KeepsAllocationsOfManyThreadsApart) {
+  const std::vector<Seen> all = seen("threads");
+  EXPECT_EQ(all.size(), 16000U);
+  std::map<std::uint64_t, int> events;  // by address, none of which the fake driver gives out twice
+  for (const Seen& one : all) {
+    EXPECT_EQ(one.kind, events[one.address]++ == 0 ? "segment_alloc" : "segment_free");
+    EXPECT_EQ(one.bytes, 64U);
+    EXPECT_EQ(one.heap, "cuda:0/program");
+  }
+  EXPECT_EQ(events.size(), 8000U);
+}
+
+// A library's constructor may run before ours: it gets its memory, and recording begins after.
+TEST_F(DriverHook, TakesCallsBeforeItsOwnConstructor) {
+  for (const std::string& how : {std::string(), "LD_PRELOAD=" + preload + " ", liveset_program + " run -q -o " + trace() + " -- "}) {
+    const Ran ran = run_command(how + tests_folder + "/early_job");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "700100000000\n") << how;
+  }
+  const std::vector<Seen> all = read_trace();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.back(), (Seen{"segment_alloc", "cuda:0/early", 100, place(1)}));
+}
+
 TEST_F(DriverHook, IsSilentInAForkedChild) {
   const std::vector<Seen> expected = {{"segment_alloc", "cuda:0/program", 100, place(0)},
                                       {"segment_alloc", "cuda:0/program", 200, place(1)}};
