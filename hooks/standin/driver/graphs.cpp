@@ -221,7 +221,15 @@ STANDIN_EXPORT int cuGraphMemsetNodeGetParams(Node* node, MemsetNodeParameters* 
 STANDIN_EXPORT int cuGraphMemcpyNodeGetParams(Node* node, Copy3D* out) { return give_parameters(node, NodeType::memcpy, out); }
 STANDIN_EXPORT int cuGraphHostNodeGetParams(Node* node, HostNodeParameters* out) { return give_parameters(node, NodeType::host, out); }
 STANDIN_EXPORT int cuGraphMemAllocNodeGetParams(Node* node, AllocationNodeParameters* out) {
-  return give_parameters(node, NodeType::memory_allocation, out);
+  if (give_parameters(node, NodeType::memory_allocation, out) == success) return success;
+  auto* all = machine();
+  if (all == nullptr) return not_initialized;
+  if (out == nullptr || all->graphs.graph_of(node) == nullptr || node->type != NodeType::memory_allocation) return invalid_value;
+  *out = {};  // captured: nobody gave parameters
+  out->pool.location = {1, node->device};
+  out->bytes = node->bytes;
+  out->address = node->address;
+  return success;
 }
 STANDIN_EXPORT int cuGraphMemFreeNodeGetParams(Node* node, Address* out) {
   auto* all = machine();

@@ -28,6 +28,9 @@ int main() {
   WORKS(cudaMallocPitch(&address, &pitch, 100, 10));
   std::printf("%zu\n", pitch);
   WORKS(cudaFree(address));
+  cudaPitchedPtr pitched{};
+  WORKS(cudaMalloc3D(&pitched, make_cudaExtent(100, 10, 3)));
+  WORKS(cudaFree(pitched.ptr));
   WORKS(cudaMallocManaged(&address, 3000));
   WORKS(cudaFree(address));
   WORKS(cudaMallocAsync(&address, 4000, stream));
@@ -41,6 +44,10 @@ int main() {
   WORKS(cudaFreeAsync(address, stream));
   WORKS(cudaStreamSynchronize(stream));
   WORKS(cudaMemPoolDestroy(pool));
+  cudaArray_t array = nullptr;
+  const cudaChannelFormatDesc format = cudaCreateChannelDesc<float4>();
+  WORKS(cudaMallocArray(&array, &format, 64, 32));
+  WORKS(cudaFreeArray(array));
   WORKS(cudaHostAlloc(&address, 7000, cudaHostAllocDefault));
   WORKS(cudaFreeHost(address));
   WORKS(cudaMallocHost(&address, 8000));

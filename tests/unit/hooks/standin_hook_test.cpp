@@ -33,11 +33,13 @@ TEST_F(StandinHook, SeesEveryCallOfTheRuntimeOnce) {
     expected.push_back({kind == "host_register" ? "host_unregister" : kind + "_free", heap, bytes});
   };
   add("segment", device, pitch * 10);
+  add("segment", device, pitch * 30);
   add("segment", device, 3000);
   add("segment", device, 4000);
   expected.push_back({"pool_create", device, 0});
   add("segment", device, 5000);
   expected.push_back({"pool_destroy", device, 0});
+  add("segment", device, 64 * 32 * 16);
   add("host", host, 7000);
   add("host", host, 8000);
   add("host_register", host, 8192);
