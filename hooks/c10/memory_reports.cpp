@@ -3,8 +3,11 @@
 // caching allocators of the devices arrives here with the allocator's own counters.
 #include "hooks/c10/memory_reports.h"
 
+#include <dlfcn.h>
+
 #include "hooks/c10/mapped_blocks.h"
 #include "hooks/c10/torch_symbols.h"
+#include "hooks/core/old_symbols.h"
 #include "hooks/core/recorder.h"
 
 namespace liveset::c10_hook {
@@ -26,6 +29,8 @@ std::uint32_t mapped_heap = 0;
 constinit MappedBlocks mapped;
 int create_graph_backwards = 0;
 bool reported = false;
+// In a dry run the stand-in driver's; otherwise null. See hooks/standin/interface.h.
+void (*forget_contents)(void* address, std::size_t bytes) = nullptr;
 
 // Appends `text` to `out`; both are ours and short.
 char* append(char* out, const char* text) {
@@ -47,6 +52,14 @@ void declare() {
                        "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
 }
 
+void find_standin_driver() {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+  if (driver == nullptr) return;
+  __atomic_store_n(&forget_contents, reinterpret_cast<void (*)(void*, std::size_t)>(dlsym(driver, "liveset_standin_forget")),
+                   __ATOMIC_RELEASE);
+  dlclose(driver);
+}
+
 std::uint32_t intern(int type, int index) {
   char name[32];
   char* end = name;
@@ -54,6 +67,7 @@ std::uint32_t intern(int type, int index) {
     end = append(end, "cpu");
   } else if (type == cuda_type) {
     end = append_number(append(end, "cuda:"), index);
+    find_standin_driver();
   } else {
     end = append_number(append(append_number(append(end, "device"), type), ":"), index);
   }
@@ -102,6 +116,8 @@ void record_report(void* block, std::int64_t size, const core::Totals& totals, c
   if (device.type == cpu_type && record_mapped(address, size, totals.allocated, phase)) return;
   const std::uint32_t heap = heap_of(device.type, device.index);
   if (size > 0) {
+    const auto forget = __atomic_load_n(&forget_contents, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(forget != nullptr && device.type == cuda_type, 0)) forget(block, static_cast<std::size_t>(size));
     core::record_alloc(heap, address, static_cast<std::uint64_t>(size), 0, phase, &totals);
   } else if (size < 0) {
     core::record_free(heap, address, static_cast<std::uint64_t>(-size), phase, &totals);

@@ -36,6 +36,9 @@ std::uint64_t liveset_standin_used(int device);  // bytes, the context's include
 void* liveset_standin_variable(std::size_t bytes);
 // Whether the thread's last cuEventQuery found an event passed whose work would have taken time on a device.
 bool liveset_standin_query_was_early();
+// A block of device memory has a new owner: what was copied there before is gone. PyTorch's allocator hands out the same memory again
+// and again, and kernels that would write to it do not run. The recorder calls it for every block.
+void liveset_standin_forget(void* address, std::size_t bytes);
 // Copies as far as both sides are backed by memory (LIVESET_STANDIN's backing).
 void liveset_standin_copy(void* to, const void* from, std::size_t bytes);
 }

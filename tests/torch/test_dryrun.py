@@ -113,6 +113,18 @@ class JobTest(CommandTest):
         self.assertEqual(sum(each["count"] for each in reads), 1)
         self.assertIn("job.py", "".join(reads[0]["first"]))
 
+    def test_a_new_block_holds_nothing_of_its_former_owner(self):
+        # The allocator gives the same memory again and the kernels that would write to it do not run. GradScaler, for one, skips a
+        # step when it reads anything but 0 there.
+        run = self.start("""
+import torch
+former = [torch.full((1 << exponent,), 3.5).cuda() for exponent in range(2, 16)]
+print([tensor[0].item() for tensor in former] == [3.5] * 14)
+del former
+print(sum(torch.empty(1 << exponent, device="cuda")[0].item() for exponent in range(2, 16)))
+""", "-q")
+        self.assertEqual(run.stdout, "True\n0.0\n", run.stderr)
+
     def test_memory_of_a_given_size(self):
         facts = self.facts(self.start(TRAIN + FACTS, "-q", "--memory", "24GiB"))
         self.assertEqual(facts["memory"], 24 * GIB)

@@ -166,6 +166,10 @@ SISTER int liveset_standin_free(void* address) {
   return all == nullptr ? not_initialized : all->memory.free(reinterpret_cast<Address>(address));
 }
 
+SISTER void liveset_standin_forget(void* address, std::size_t bytes) {
+  if (auto* all = machine()) all->memory.forget(reinterpret_cast<Address>(address), bytes);
+}
+
 SISTER void liveset_standin_copy(void* to, const void* from, std::size_t bytes) {
   if (auto* all = machine()) all->memory.copy(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes);
 }

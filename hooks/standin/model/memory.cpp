@@ -81,6 +81,7 @@ Error Memory::free(Address address) {
   const auto kind = entry->second.allocation.kind;
   if (kind != Kind::device && kind != Kind::managed) return invalid_value;
   allocations_.give_back(address, entry->second.charged);
+  written_.take(address, address + entry->second.charged, [](Address, Address) {});
   discharge(entry->second.allocation.device, entry->second.charged);
   entries_.erase(entry);
   return success;
@@ -162,7 +163,10 @@ void Memory::remove(Address address, bool backed) {
   std::lock_guard lock(mutex_);
   auto entry = entry_at(address);
   if (entry == entries_.end()) return;
-  if (backed) AddressSpace::drop(address, entry->second.allocation.bytes);
+  if (backed) {
+    AddressSpace::drop(address, entry->second.allocation.bytes);
+    written_.take(address, address + entry->second.allocation.bytes, [](Address, Address) {});
+  }
   entries_.erase(entry);
 }
 
@@ -174,10 +178,22 @@ void Memory::copy(Address to, Address from, std::size_t bytes) {
   if (bytes == 0 || to == from) return;
   const bool to_device = on_device(to);
   const bool from_device = on_device(from);
-  if ((!to_device && !from_device) || keeps(bytes))
+  if ((!to_device && !from_device) || keeps(bytes)) {
     std::memmove(pointer(to), pointer(from), bytes);
-  else if (!to_device)
+    if (to_device) note_written(to, bytes);
+  } else if (!to_device) {
     std::memset(pointer(to), 0, bytes);
+  }
+}
+
+void Memory::note_written(Address address, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  written_.add(address, address + bytes);
+}
+
+void Memory::forget(Address address, std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  written_.take(address, address + bytes, [](Address begin, Address end) { zero(begin, end - begin); });
 }
 
 void Memory::fill(Address to, std::uint32_t value, std::size_t width, std::size_t count) {
@@ -191,6 +207,7 @@ void Memory::fill(Address to, std::uint32_t value, std::size_t width, std::size_
     return;
   }
   if (device && !keeps(bytes)) return;
+  if (device) note_written(to, bytes);
   if (width == 1) {
     std::memset(pointer(to), static_cast<int>(used_bits), bytes);
     return;

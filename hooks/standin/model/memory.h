@@ -13,6 +13,7 @@
 #include "hooks/standin/model/address_space.h"
 #include "hooks/standin/model/configuration.h"
 #include "hooks/standin/model/errors.h"
+#include "hooks/standin/model/written_ranges.h"
 
 namespace standin {
 
@@ -70,6 +71,9 @@ class Memory {
   void copy(Address to, Address from, std::size_t bytes);
   // `count` elements of `width` bytes (1, 2 or 4).
   void fill(Address to, std::uint32_t value, std::size_t width, std::size_t count);
+  // The memory got a new owner within its allocation (a caching allocator's block): it reads as zeros again. On a device it would hold
+  // what the kernels write, which nobody runs here; without this a job would read what a block's former owner copied there.
+  void forget(Address address, std::size_t bytes);
 
   std::uint64_t next_id() { return next_id_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
@@ -83,12 +87,14 @@ class Memory {
   Entries::iterator entry_at(Address address);
   bool overlaps_host(Address address, std::size_t bytes) const;
   bool keeps(std::size_t bytes) const;
+  void note_written(Address address, std::size_t bytes);
 
   const Configuration& configuration_;
   mutable std::mutex mutex_;
   AddressSpace allocations_;
   AddressSpace reservations_;
   Entries entries_;
+  WrittenRanges written_;
   std::array<std::atomic<std::size_t>, 64> used_{};
   std::atomic<std::uint64_t> next_id_{0};
 };

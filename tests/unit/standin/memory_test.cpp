@@ -50,6 +50,27 @@ TEST_F(MemoryTest, EndsAtTheDevicesSize) {
   EXPECT_EQ(memory.allocate(0, 1, Kind::device, &address), success);
 }
 
+// A caching allocator gives parts of one allocation to one owner after the other.
+TEST_F(MemoryTest, ANewOwnerFindsNothingOfTheFormerOnes) {
+  const auto address = allocate(4 * mebibyte);
+  std::vector<char> given(200000, 'x');
+  memory.copy(address + 1000, reinterpret_cast<Address>(given.data()), given.size());
+  const auto seen = [&](std::size_t at) {
+    char value = 'n';
+    memory.copy(reinterpret_cast<Address>(&value), address + at, 1);
+    return value;
+  };
+  memory.forget(address + 100000, 50000);
+  for (const std::size_t kept : {1000u, 99999u, 150000u, 200999u}) EXPECT_EQ(seen(kept), 'x') << kept;
+  for (const std::size_t gone : {100000u, 125000u, 149999u}) EXPECT_EQ(seen(gone), '\0') << gone;
+  memory.copy(address + 120000, reinterpret_cast<Address>(given.data()), 10);
+  EXPECT_EQ(seen(120009), 'x');
+  memory.forget(address, 4 * mebibyte);
+  for (const std::size_t gone : {1000u, 99999u, 120000u, 150000u, 200999u}) EXPECT_EQ(seen(gone), '\0') << gone;
+  EXPECT_EQ(memory.free(address), success);
+  memory.forget(address, 4 * mebibyte);  // nothing is behind it any more, and nothing is touched
+}
+
 TEST_F(MemoryTest, RefusesWhatIsNoAllocation) {
   const auto address = allocate(4096);
   int on_the_stack = 0;
