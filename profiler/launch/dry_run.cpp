@@ -205,6 +205,7 @@ RunResult dry_run(const DryRunOptions& options) {
   environment.emplace_back("TRITON_LIBCUDA_PATH", standin + "/driver");
   environment.emplace_back("LIVESET_STANDIN", device_lines(options, gpu.profile, devices, family, standin));
   if (alone) add_rank(environment, options.world, devices);
+  run_options.quiet = true;  // the caller says it
   return run(run_options, signals);
 }
 

@@ -19,7 +19,8 @@ struct DryRunOptions {
   Backing backing = Backing::small;
 };
 
-// The job's own status, or 2 when it cannot be dry-run; then stderr has one line that says why, and no job was started.
+// The job's own status, or 2 when it cannot be dry-run; then stderr has one line that says why, and no job was started. (The stand-in
+// ends a started job in the same way when it finds NVIDIA's own code in it.) Says nothing else: RunResult::line is for the caller.
 RunResult dry_run(const DryRunOptions& options);
 
 }  // namespace liveset::launch

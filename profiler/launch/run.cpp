@@ -201,10 +201,11 @@ RunResult run(const RunOptions& options, const HeldSignals& signals) {
   if (exec_error != 0) return {say(program.path + ": " + std::strerror(exec_error))};
   report.trouble = trouble;
   report.stale = !mark.empty() && mark_of(output) == mark;
-  if (!options.quiet) std::fprintf(stderr, "liveset: %s\n", describe(report, output).c_str());
+  const std::string line = describe(report, output);
+  if (!options.quiet) say(line);
   struct stat info {};
   const bool recorded = !report.stale && stat(output.c_str(), &info) == 0;
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), recorded ? output : ""};
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), recorded ? output : "", line};
 }
 
 }  // namespace liveset::launch

@@ -21,6 +21,7 @@ struct RunOptions {
 struct RunResult {
   int status = 2;      // the job's own, 128 + N when signal N killed it, or 2 when it was not started (said on stderr)
   std::string output;  // the trace that was made; empty when there is none
+  std::string line;    // what `run` says at the end; empty when the job was not started
 };
 
 RunResult run(const RunOptions& options);

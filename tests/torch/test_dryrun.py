@@ -205,6 +205,16 @@ class PythonTest(CommandTest):
     def test_no_torch(self):
         self.assertIn("this Python has no torch", self.refused([sys.executable, "-S", self.script(TRAIN)]))
 
+    def test_a_real_library_beside_the_stand_ins(self):
+        packages = pathlib.Path(sysconfig.get_paths()["purelib"])
+        real = next(iter(packages.glob("nvidia/*/lib/libcurand.so.*")), None)
+        if real is None:
+            self.skipTest(f"no wheel of NVIDIA's in {packages}")
+        run = self.start(f"import ctypes; ctypes.CDLL({str(real)!r})\n" + TRAIN)
+        self.assertEqual((run.status, run.stdout), (2, ""))
+        self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+        self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real}", run.stderr)
+
     def test_an_install_without_the_wheels_of_nvidia(self):
         """As `pip install --no-deps torch` and what its Python needs."""
         packages = pathlib.Path(sysconfig.get_paths()["purelib"])

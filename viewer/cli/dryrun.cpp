@@ -1,4 +1,5 @@
 // `liveset dryrun`: would this job fit, and what would its memory hold? Runs it without a GPU, then shows the summary.
+#include <iostream>
 #include <memory>
 
 #include "profiler/launch/byte_size.h"
@@ -6,6 +7,7 @@
 #include "viewer/cli/commands.h"
 #include "viewer/cli/job_options.h"
 #include "viewer/cli/summary.h"
+#include "viewer/report/estimates.h"
 
 namespace liveset::cli {
 namespace {
@@ -14,6 +16,23 @@ void take_memory(const std::string& text, launch::DryRunOptions& options) {
   options.memory_bytes = launch::parse_byte_size(text);
   if (!options.memory_bytes)
     throw CLI::ValidationError("--memory", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
+}
+
+// The stand-in, or the job's own look at its arguments, ended the job before it had a device, and said why.
+bool ended_without_a_device(const launch::RunResult& result) {
+  if (result.status != exit_usage || result.output.empty()) return result.status == exit_usage;
+  const Result<trace::TraceFile> file = open_shown(result.output);
+  if (!file) return false;
+  const Result<std::optional<report::DryRun>> found = report::find_dry_run(*file);
+  return found && !*found;
+}
+
+void show(const launch::RunResult& result, Context& context) {
+  std::cerr << "liveset: " << result.line << std::endl;
+  if (result.output.empty()) return;
+  SummaryOptions shown;
+  shown.trace = result.output;
+  if (const Status status = show_summary(shown, context); !status) context.fail(status.error());
 }
 
 }  // namespace
@@ -55,11 +74,7 @@ void add_dryrun(CLI::App& app, Context& context) {
   command->callback([options, command, &context] {
     if (!take_job(*command, options->run, context)) return;
     const launch::RunResult result = launch::dry_run(*options);
-    if (!options->run.quiet && !result.output.empty()) {
-      SummaryOptions shown;
-      shown.trace = result.output;
-      if (const Status status = show_summary(shown, context); !status) context.fail(status.error());
-    }
+    if (!options->run.quiet && !ended_without_a_device(result)) show(result, context);
     context.status = result.status;  // the job's, whatever the summary met
   });
 }
