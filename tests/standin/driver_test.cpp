@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "hooks/standin/driver/types.h"
 #include "hooks/standin/model/errors.h"
@@ -18,7 +19,7 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr auto device_bytes = 1024 * mebibyte, context_bytes = 16 * mebibyte;
 
 void* driver_library() {
-  static void* handle = [] {
+  static void* handle = [] {  // LIVESET_STANDIN is read once
     setenv("LIVESET_STANDIN",
            "gpu=test\nname=Test "
            "GPU\ncapability=90\nmultiprocessors=8\nmemory_bytes=1073741824\ncontext_bytes=16777216\ndevices=2\nbacking=all",
@@ -277,6 +278,30 @@ TEST_F(DriverTest, PeersAreEnabledOnce) {
   EXPECT_EQ(call("cuDevicePrimaryCtxRelease", 1), success);
 }
 
+// The status of tests/standin/process.cpp with these arguments; its standard error goes to `said`.
+int run_process(std::vector<std::string> arguments, std::string* said = nullptr) {
+  int ends[2];
+  if (pipe(ends) != 0) return -1;
+  const auto child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    arguments.insert(arguments.begin(), STANDIN_PROCESS);
+    std::vector<char*> pointers;
+    for (auto& argument : arguments) pointers.push_back(argument.data());
+    pointers.push_back(nullptr);
+    execv(STANDIN_PROCESS, pointers.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  char letter = 0;
+  while (read(ends[0], &letter, 1) == 1)
+    if (said != nullptr) *said += letter;
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 // Another process of the dry run begins anew and opens what this one shows; a child of fork has no driver.
 TEST_F(DriverTest, ProcessesShareMemoryAndForkDoesNot) {
   const auto address = allocate(3 * mebibyte);
@@ -284,6 +309,13 @@ TEST_F(DriverTest, ProcessesShareMemoryAndForkDoesNot) {
   ASSERT_EQ(call("cuIpcGetMemHandle", &handle, address), success);
   Address opened = 0;
   EXPECT_EQ(call("cuIpcOpenMemHandle", &opened, handle, 1u), invalid_context);
+  std::string text;
+  for (const unsigned char byte : handle.bytes) {
+    constexpr char digits[] = "0123456789abcdef";
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  EXPECT_EQ(run_process({"open", text, std::to_string(3 * mebibyte)}), 0);
   const auto child = fork();
   if (child == 0) {
     int count = 0;
@@ -293,6 +325,15 @@ TEST_F(DriverTest, ProcessesShareMemoryAndForkDoesNot) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(call("cuMemFree", address), success);
+}
+
+TEST(DriverBeside, ARealLibraryEndsTheProcessWithALine) {
+  const std::string described = "gpu=test\nmemory_bytes=1073741824\nfolder=";
+  setenv("LIVESET_STANDIN", (described + LIVESET_LIB_DIR "/liveset/standin").c_str(), 1);
+  std::string said;
+  EXPECT_EQ(run_process({"map", STANDIN_FOREIGN}, &said), 2);
+  EXPECT_EQ(said, "liveset dryrun: a real NVIDIA library is loaded beside the stand-ins: " STANDIN_FOREIGN "\n");
+  EXPECT_EQ(run_process({"map", LIVESET_LIB_DIR "/liveset/standin/cuda13/libcudart.so.13"}), 0);
 }
 
 TEST_F(DriverTest, ExportTablesEndTheProgramWithALine) {
