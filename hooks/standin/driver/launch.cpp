@@ -26,9 +26,9 @@ Error function_of(Module* module, const char* name, Function** function) {
   return success;
 }
 
-int load(const void* image, Module** module) {
+int load(const void* image, Module** module, bool in_memory = true) {
   auto* all = machine();
-  return all == nullptr ? not_initialized : all->modules.load(image, module);
+  return all == nullptr ? not_initialized : all->modules.load(image, in_memory, module);
 }
 
 int load_file(const char* file, Module** module) {
@@ -36,7 +36,7 @@ int load_file(const char* file, Module** module) {
   FILE* opened = std::fopen(file, "re");
   if (opened == nullptr) return file_not_found;
   std::fclose(opened);
-  return load(file, module);
+  return load(file, module, false);
 }
 
 int launch(const Here& place, const Function* function, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,

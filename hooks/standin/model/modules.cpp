@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hooks/standin/model/images.h"
+
 namespace standin {
 namespace {
 
@@ -25,9 +27,10 @@ const char* operation_of(std::string_view name) {
 
 }  // namespace
 
-Error Modules::load(const void* image, Module** module) {
+Error Modules::load(const void* image, bool in_memory, Module** module) {
   if (image == nullptr || module == nullptr) return invalid_value;
   auto loaded = std::make_unique<Module>();
+  if (in_memory) loaded->names = kernels_in(image);
   *module = loaded.get();
   std::lock_guard lock(mutex_);
   modules_[*module] = std::move(loaded);
@@ -51,6 +54,7 @@ Error Modules::function(Module* module, const char* name, Function** function) {
   if (name == nullptr || function == nullptr) return invalid_value;
   std::lock_guard lock(mutex_);
   if (modules_.count(module) == 0) return invalid_handle;
+  if (module->names && module->names->count(name) == 0) return not_found;
   auto& known = module->functions[name];
   if (!known) {
     known = std::make_unique<Function>();

@@ -1,10 +1,12 @@
-// Modules (libraries are the same thing here), their functions (kernels too) and global variables. What an image holds is not
-// looked into: any name that is asked for exists. Thread-safe.
+// Modules (libraries are the same thing here), their functions (kernels too) and global variables. Where an image's names cannot be
+// read (images.h), any name that is asked for exists. Thread-safe.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,6 +35,7 @@ struct Variable {
 };
 
 struct Module {
+  std::optional<std::set<std::string>> names;  // of the kernels there are
   std::unordered_map<std::string, std::unique_ptr<Function>> functions;
   std::unordered_map<std::string, Variable> variables;
 };
@@ -41,7 +44,8 @@ class Modules {
  public:
   Modules(Memory& memory, const Configuration& configuration) : memory_(memory), configuration_(configuration) {}
 
-  Error load(const void* image, Module** module);
+  // A file's image is not looked into: `image` is then only a mark.
+  Error load(const void* image, bool in_memory, Module** module);
   Error unload(Module* module);
   Error function(Module* module, const char* name, Function** function);
   bool is_function(const Function* function) const;
