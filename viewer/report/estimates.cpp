@@ -143,19 +143,23 @@ std::string device_line(const DryRun& dry_run, const Style& style) {
   return text + ": a stand-in, no GPU computed";
 }
 
-// What is left of the device at the peak, when what its context takes is taken off.
-std::string room_line(const DryRun& dry_run, std::uint64_t reserved_peak, bool out_of_memory, const Style& style) {
+// Whether the peak has room beside the context.
+std::string room_line(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style) {
   if (out_of_memory) return "does not fit";
   const std::uint64_t usable = dry_run.memory_bytes - std::min(dry_run.memory_bytes, dry_run.context_bytes);
-  if (reserved_peak == 0 || usable == 0) return {};
+  if (std::max(peaks.reserved, peaks.held) == 0 || usable == 0) return {};
   const Factor& factor = dry_run.band.reserved;
-  const std::uint64_t most = factor.is_known() ? factor.of_high(reserved_peak) : reserved_peak;
-  const std::string of_it = " of " + format_bytes(usable, style.exact_bytes) + " beside the context (" +
-                            format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
-  const std::string more = dry_run.has("library_memory") ? "; what libraries take beside it is not known" : "";
-  const std::string taken = bytes_in_band(reserved_peak, factor, style) + " reserved at the peak," + of_it + more;
+  const std::uint64_t others = peaks.held - std::min(peaks.held, peaks.reserved);
+  const std::uint64_t most = others + (factor.is_known() ? factor.of_high(peaks.reserved) : peaks.reserved);
+  std::string taken;
+  if (peaks.reserved != 0) taken = bytes_in_band(peaks.reserved, factor, style) + " reserved at the peak";
+  if (others != 0) taken += (taken.empty() ? "" : " and ") + format_bytes(others, style.exact_bytes) + " outside PyTorch's allocator";
+  taken += ", of " + format_bytes(usable, style.exact_bytes) + " beside the context (" +
+           format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
+  if (dry_run.has("library_memory")) taken += "; what libraries take for themselves is an assumption";
   if (most > usable) return "may not fit: " + taken;
-  return (factor.is_known() ? "fits: " : "fits unless the estimates below are far off: ") + taken;
+  const bool is_bounded = peaks.reserved == 0 || factor.is_known();
+  return (is_bounded ? "fits: " : "fits unless the estimates below are far off: ") + taken;
 }
 
 // Where in the job: the innermost frame that is not PyTorch's own, its file without the folders.
@@ -279,7 +283,7 @@ ordered_json estimates_json(const DryRun& dry_run) {
   return json;
 }
 
-ordered_json dry_run_json(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak) {
+ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks) {
   return {{"gpu", dry_run.gpu},
           {"name", dry_run.name},
           {"capability", std::to_string(dry_run.capability / 10) + "." + std::to_string(dry_run.capability % 10)},
@@ -292,18 +296,19 @@ ordered_json dry_run_json(const DryRun& dry_run, std::uint64_t allocated_peak, s
           {"band",
            {{"kind", dry_run.band.kind},
             {"basis", dry_run.band.basis},
-            {"allocated", factor_json(dry_run.band.allocated, allocated_peak)},
-            {"reserved", factor_json(dry_run.band.reserved, reserved_peak)}}}};
+            {"allocated", factor_json(dry_run.band.allocated, peaks.allocated)},
+            {"reserved", factor_json(dry_run.band.reserved, peaks.reserved)}}}};
 }
 
-std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak, bool out_of_memory,
-                         const Style& style) {
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style) {
   const auto line = [&style](const std::string& text) { return "         " + wrapped(text, style, 9) + "\n"; };
   std::string text = "DRY RUN  " + wrapped(device_line(dry_run, style), style, 9) + "\n";
-  const std::string room = room_line(dry_run, reserved_peak, out_of_memory, style);
+  const std::string room = room_line(dry_run, peaks, out_of_memory, style);
   if (!room.empty()) text += line(room);
-  if (allocated_peak != 0) text += line("allocated and reserved: " + label_of(dry_run, "cuda:0", "allocated"));
-  text += line(band_line(dry_run.band));
+  if (peaks.allocated != 0) {
+    text += line("allocated and reserved: " + label_of(dry_run, "cuda:0", "allocated"));
+    text += line(band_line(dry_run.band));
+  }
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
   if (dry_run.estimates.empty()) return text;
   text += "\n" + estimates_table(dry_run, style).render();

@@ -64,12 +64,16 @@ ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool 
 // "exact", "exact if nothing depends on values read from the device", "estimate". `heap`: "cuda:0", or "cuda:0/nccl" of a library.
 std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter);
 
+// Of the shown device; 0 where the trace does not tell.
+struct DevicePeaks {
+  std::uint64_t allocated = 0, reserved = 0;
+  std::uint64_t held = 0;  // taken from the driver by all libraries
+};
+
 nlohmann::ordered_json estimates_json(const DryRun& dry_run);
-// `reserved_peak` of the shown heap, 0 when not known.
-nlohmann::ordered_json dry_run_json(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak);
+nlohmann::ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks);
 // The block under the summary. `out_of_memory`: the job did not fit.
-std::string dry_run_text(const DryRun& dry_run, std::uint64_t allocated_peak, std::uint64_t reserved_peak, bool out_of_memory,
-                         const Style& style);
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style);
 // "20.00 GiB to 25.00 GiB" where the band is wide, else the bytes.
 std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style);
 

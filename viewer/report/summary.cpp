@@ -95,11 +95,18 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
 
 }  // namespace
 
-std::uint64_t counter_peak(const Summary& summary, const std::string& counter) {
+DevicePeaks device_peaks(const Summary& summary) {
+  DevicePeaks peaks;
+  std::string device = summary.heap;  // a program without PyTorch has none, or shows its memory of the host
+  if (device.compare(0, 5, "cuda:") != 0) device = summary.devices.empty() ? "" : summary.devices.front().device;
   for (const CounterFigure& figure : summary.counters) {
-    if (figure.heap == summary.heap && figure.name == counter) return figure.peak;
+    if (figure.heap == device && figure.name == "allocated") peaks.allocated = figure.peak;
+    if (figure.heap == device && figure.name == "reserved") peaks.reserved = figure.peak;
   }
-  return 0;
+  for (const DeviceFigure& figure : summary.devices) {
+    if (figure.device == device) peaks.held = figure.memory.held.peak;
+  }
+  return peaks;
 }
 
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {

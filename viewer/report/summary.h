@@ -102,8 +102,7 @@ Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::Physica
 Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                                         const ledger::Range& range);
 
-// The peak of the shown heap's counter; 0 when the trace does not have it.
-std::uint64_t counter_peak(const Summary& summary, const std::string& counter);
+DevicePeaks device_peaks(const Summary& summary);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);

@@ -193,7 +193,7 @@ ordered_json summary_json(const Summary& summary) {
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   if (summary.dry_run) {
-    json["dry_run"] = dry_run_json(*summary.dry_run, counter_peak(summary, "allocated"), counter_peak(summary, "reserved"));
+    json["dry_run"] = dry_run_json(*summary.dry_run, device_peaks(summary));
     json["estimates"] = estimates_json(*summary.dry_run);
   }
   json["baseline_bytes"] = summary.baseline_bytes;

@@ -250,9 +250,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   text += devices_text(summary.devices, style);
   if (summary.kernels) text += kernels_text(*summary.kernels, style);
 
-  if (summary.dry_run)
-    text += "\n" + dry_run_text(*summary.dry_run, counter_peak(summary, "allocated"), counter_peak(summary, "reserved"),
-                                !summary.out_of_memory.empty(), style);
+  if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), !summary.out_of_memory.empty(), style);
 
   std::vector<std::string> lines = health_lines(summary, style);
   const std::size_t problems = lines.size();

@@ -119,6 +119,20 @@ TEST_F(DryRunTrace, AConvolutionsReservedIsARange) {
   EXPECT_THAT(text, HasSubstr("reserved 0 % to +25 %"));
 }
 
+TEST_F(DryRunTrace, MemoryOfOthersTakesRoomToo) {
+  DryRun dry_run;
+  dry_run.memory_bytes = 80 * gib;
+  Style wide;
+  wide.columns = 200;
+  DevicePeaks peaks{10 * gib, 70 * gib, 75 * gib};
+  EXPECT_THAT(dry_run_text(dry_run, peaks, false, wide), HasSubstr("fits: 70.00 GiB reserved at the peak and 5.00 GiB outside PyTorch's"));
+  peaks.held = 81 * gib;
+  EXPECT_THAT(dry_run_text(dry_run, peaks, false, wide), HasSubstr("may not fit: 70.00 GiB reserved"));
+  EXPECT_THAT(dry_run_text(dry_run, peaks, true, wide), HasSubstr("does not fit"));
+  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, false, wide), HasSubstr("fits: 1.00 GiB outside PyTorch's allocator, of 80.00 GiB"));
+  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, false, wide), Not(HasSubstr("expected error")));
+}
+
 TEST_F(DryRunTrace, UnknownFunctionsAreNamedAndBoundNothing) {
   record({estimate("unknown_function", 2, "libcusparse.so.12: cusparseFrobnicate")});
   const Summary made = summary();
