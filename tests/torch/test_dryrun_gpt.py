@@ -1,5 +1,7 @@
 """samples/torch_gpt on the stand-in device: PyTorch's own counters against acceptance/torch_cuda_standin.json, and our trace against both."""
 import json
+import pathlib
+import tempfile
 import unittest
 
 import torch
@@ -21,28 +23,39 @@ class GptOnStandInTest(DryRunTest):
     def configuration(self, dtype, attention, checkpoint, segments, repeat=0):
         name = "-".join((dtype, attention, checkpoint, segments, str(repeat)))
         environment = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"} if segments == "expandable" else {}
-        run = self.dry_run(TRAIN, "--device", "cuda", "--preset", "standin", "--json", "--dtype", dtype, "--sdpa", attention,
-                           "--checkpoint", checkpoint, environment=environment, name=name)
-        self.assertEqual((run.status, run.stderr), (0, ""), name)
-        return json.loads(run.stdout)["memory"], self.assert_sound(run)
+        return self.dry_run(TRAIN, "--device", "cuda", "--preset", "standin", "--json", "--dtype", dtype, "--sdpa", attention,
+                            "--checkpoint", checkpoint, environment=environment, name=name)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.kept = tempfile.TemporaryDirectory(prefix="liveset-torch-")
+        cls.addClassCleanup(cls.kept.cleanup)
 
     def all_runs(self):
         if GptOnStandInTest.runs is None:
+            self.folder = pathlib.Path(self.kept.name)  # the traces are read by every test
             GptOnStandInTest.runs = self.side_by_side({
                 key: lambda key=key: self.configuration(*key) for key in map(key_of, FACTS["runs"])})
         return GptOnStandInTest.runs
+
+    def memory_of(self, run):
+        """What PyTorch counted, of each step."""
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        return json.loads(run.stdout)["memory"]
 
     def test_every_step_is_as_the_facts_say(self):
         self.assertEqual(len(FACTS["runs"]), 20)
         for fact in FACTS["runs"]:
             with self.subTest(run=key_of(fact)):
-                memory, _ = self.all_runs()[key_of(fact)]
+                memory = self.memory_of(self.all_runs()[key_of(fact)])
                 self.assertEqual([{name: step[name] for name in facts} for step, facts in zip(memory, fact["steps"], strict=True)],
                                  fact["steps"])
 
     def test_the_trace_says_the_same_as_pytorch(self):
-        for key, (memory, summary) in self.all_runs().items():
+        for key, run in self.all_runs().items():
             with self.subTest(run=key):
+                memory, summary = self.memory_of(run), self.assert_sound(run)
                 counters, health = summary["counters"]["cuda:0"], summary["health"]
                 self.assertEqual([step["peak_bytes"] for step in summary["steps"]], [step["peak_allocated"] for step in memory])
                 self.assertEqual(counters["allocated"]["peak"], max(step["peak_allocated"] for step in memory))
@@ -52,8 +65,9 @@ class GptOnStandInTest(DryRunTest):
                 self.assertEqual(health["segments_not_reserved"], 0)
 
     def test_requested_and_active_are_sampled_at_step_ends(self):
-        for key, (memory, summary) in self.all_runs().items():
+        for key, run in self.all_runs().items():
             with self.subTest(run=key):
+                memory, summary = self.memory_of(run), run.summary()
                 for name in ("requested", "active"):
                     counter = summary["counters"]["cuda:0"][name]
                     self.assertEqual(counter["peak"], max(step[f"peak_{name}"] for step in memory))
@@ -64,8 +78,8 @@ class GptOnStandInTest(DryRunTest):
         key = ("bfloat16", "flash", "block", "default")
         again = self.side_by_side({number: lambda number=number: self.configuration(*key, repeat=number)
                                    for number in range(1, REPEATS)})
-        for memory, _ in again.values():
-            self.assertEqual(memory, self.all_runs()[key][0])
+        for run in again.values():
+            self.assertEqual(self.memory_of(run), self.memory_of(self.all_runs()[key]))
 
 
 @unittest.skipUnless(torch.__version__.startswith("2.14.1"), f"written for torch 2.14.1, this is {torch.__version__}")
