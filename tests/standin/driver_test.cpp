@@ -248,6 +248,35 @@ TEST_F(DriverTest, ACapturedAllocationLivesFromLaunchToFree) {
   EXPECT_EQ(call("cuStreamDestroy", stream), success);
 }
 
+TEST_F(DriverTest, AnExternalEventIsRecordedAtEachLaunch) {
+  void *stream = nullptr, *event = nullptr, *graph = nullptr, *executable = nullptr;
+  ASSERT_EQ(call("cuStreamCreate", &stream, 1u), success);
+  ASSERT_EQ(call("cuEventCreate", &event, 0u), success);
+  ASSERT_EQ(call("cuStreamBeginCapture", stream, 2), success);
+  EXPECT_EQ(call("cuEventRecordWithFlags", event, stream, 1u), success);
+  EXPECT_EQ(call("cuStreamWaitEvent", stream, event, 1u), success);
+  EXPECT_EQ(call("cuEventQuery", event), success);  // no part of the capture
+  ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), success);
+  std::size_t count = 2;
+  void* nodes[2] = {};
+  ASSERT_EQ(call("cuGraphGetNodes", graph, static_cast<void**>(nodes), &count), success);
+  ASSERT_EQ(count, 2u);
+  int record = 0, wait = 0;
+  EXPECT_EQ(call("cuGraphNodeGetType", nodes[0], &record), success);
+  EXPECT_EQ(call("cuGraphNodeGetType", nodes[1], &wait), success);
+  EXPECT_EQ(record, 7);
+  EXPECT_EQ(wait, 6);
+  ASSERT_EQ(call("cuGraphInstantiate", &executable, graph, 0ull), success);
+  float milliseconds = 0;
+  EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, event, event), invalid_handle);  // never recorded
+  EXPECT_EQ(call("cuGraphLaunch", executable, stream), success);
+  EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, event, event), success);
+  EXPECT_EQ(call("cuGraphExecDestroy", executable), success);
+  EXPECT_EQ(call("cuGraphDestroy", graph), success);
+  EXPECT_EQ(call("cuEventDestroy", event), success);
+  EXPECT_EQ(call("cuStreamDestroy", stream), success);
+}
+
 TEST_F(DriverTest, KernelsAreFoundByNameAndCheckedAtLaunch) {
   void *module = nullptr, *function = nullptr;
   ASSERT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>("image")), success);

@@ -28,6 +28,11 @@ int with_facts(void* stream, Answer&& answer) {
   return error;
 }
 
+bool is_capturing(const Here& place, void* stream) {
+  CaptureInfo info;
+  return place.machine->streams.capture_info(place.stream(stream), &info) == success && info.status != CaptureStatus::none;
+}
+
 // What a wait for a stream or an event lets pools give back.
 int after_waiting(const Here& place, Error error) {
   if (error == success) place.machine->pools.synchronized(place.device());
@@ -87,7 +92,9 @@ STANDIN_STREAM_FUNCTION(cuStreamSynchronize, (void* stream), (own_stream(stream)
 STANDIN_STREAM_FUNCTION(cuStreamWaitEvent, (void* stream, void* event, unsigned flags), (own_stream(stream), event, flags)) {
   auto place = here();
   if (place.error != success) return place.error;
-  return flags > 1 ? invalid_value : place.machine->streams.wait(place.stream(stream), event);
+  if (flags > 1) return invalid_value;
+  if (flags == 1 && is_capturing(place, stream)) return enqueue(place, stream, NodeType::wait_event, [] {});
+  return place.machine->streams.wait(place.stream(stream), event);
 }
 STANDIN_STREAM_FUNCTION(cuLaunchHostFunc, (void* stream, void (*function)(void*), void* data), (own_stream(stream), function, data)) {
   if (function == nullptr) return invalid_value;
@@ -150,8 +157,14 @@ STANDIN_STREAM_FUNCTION(cuEventRecord, (void* event, void* stream), (event, own_
   auto place = here();
   return place.error != success ? place.error : place.machine->streams.record(event, place.stream(stream));
 }
+// Flag 1: in a capture the event is recorded, or waited for, by a node at each launch, and is no part of the capture.
 STANDIN_STREAM_FUNCTION(cuEventRecordWithFlags, (void* event, void* stream, unsigned flags), (event, own_stream(stream), flags)) {
-  return flags > 1 ? static_cast<int>(invalid_value) : cuEventRecord(event, stream);
+  if (flags > 1) return invalid_value;
+  auto place = here();
+  if (flags == 0 || place.error != success || !is_capturing(place, stream)) return cuEventRecord(event, stream);
+  return enqueue(place, stream, NodeType::event_record, [all = place.machine, event, device = place.device()] {
+    (void)all->streams.record(event, {nullptr, device});
+  });
 }
 
 namespace {
