@@ -87,15 +87,22 @@ void count(const char* what, std::string detail, std::uint64_t times, bool may_w
   is_saying = false;
 }
 
+// Other threads may still run, and a child of fork may have inherited the lock from a thread that it has not: it is not waited for.
 void say_the_rest() {
   auto& all = estimates();
+  std::unique_lock lock(all.mutex, std::try_to_lock);
+  if (!lock) return;
   for (const auto* library : all.libraries)
     for (std::uint32_t i = 0; i < library->count; ++i) {
+      if (__atomic_load_n(&library->calls[i], __ATOMIC_RELAXED) == 0) continue;
       auto found = all.occurrences.find(Key{"unknown_function", std::string(library->library) + " " + library->names[i]});
       if (found != all.occurrences.end()) found->second.count = __atomic_load_n(&library->calls[i], __ATOMIC_RELAXED);
     }
-  for (auto& [key, occurrence] : all.occurrences)
-    if (occurrence.count > occurrence.said) say(key, occurrence);
+  std::vector<std::pair<Key, Occurrence>> rest;
+  for (const auto& [key, occurrence] : all.occurrences)
+    if (occurrence.count > occurrence.said) rest.emplace_back(key, occurrence);
+  lock.unlock();
+  for (const auto& [key, occurrence] : rest) say(key, occurrence);
 }
 __attribute__((destructor)) void at_exit() { say_the_rest(); }
 
