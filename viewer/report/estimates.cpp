@@ -16,8 +16,8 @@ struct Kind {
   Reach reach;
   const char* why;
 };
-// The names that hooks/standin says (liveset_standin_estimate).
-constexpr std::array<Kind, 9> kinds = {{
+// The names that hooks/standin says (liveset_standin_estimate), and one that the names of parameters tell.
+constexpr std::array<Kind, 10> kinds = {{
     {"device_value_read", Reach::none,
      "the job read a value from the device; kernels compute nothing here, so it got 0 or what a copy had put there. Nothing changes unless "
      "the "
@@ -30,6 +30,7 @@ constexpr std::array<Kind, 9> kinds = {{
      "GPU"},
     {"side_stream_free", Reach::allocator, "a block used on a second stream is free when the work there is done; work takes no time here"},
     {"library_memory", Reach::outside, "what a library takes from the driver for itself is an assumption"},
+    {"compiled", Reach::allocator, "what torch.compile fuses and tunes follows measurements, which say nothing here"},
     {"unknown_function", Reach::allocator, "a library function without a stand-in was called; it did nothing"},
     {"context_bytes", Reach::outside, "what the context of this GPU takes is an assumption of its profile"},
 }};
@@ -46,7 +47,7 @@ std::string text_in(const ordered_json& json, const char* key) {
 }
 std::uint64_t number_in(const ordered_json& json, const char* key) {
   const auto found = json.find(key);
-  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+  return found != json.end() && found->is_number_integer() && *found >= 0 ? found->get<std::uint64_t>() : 0;
 }
 std::vector<std::string> texts_in(const ordered_json& json, const char* key) {
   std::vector<std::string> texts;
@@ -201,10 +202,11 @@ bool DryRun::estimates_allocator() const {
 
 // The figures are those of public runs on real GPUs that were repeated on a stand-in (memory snapshots, published peaks); where ours
 // was off by e of the real figure, the real one is 1 / (1 + e) of ours.
-ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool compiled) {
+ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained) {
   const auto has = [&](const char* what) {
     return std::any_of(estimates.begin(), estimates.end(), [&](const Estimate& each) { return each.what == what; });
   };
+  const bool compiled = has("compiled");
   const Factor unknown{0, 0};
   if (has("dynamic_shape") || has("unknown_function"))
     return {"with sizes or functions that the stand-in does not know", "", unknown, unknown};
@@ -249,7 +251,8 @@ Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
   if (!found) return std::optional<DryRun>();
   const auto& end = file.health().end;
   dry_run.counts_are_minima = !end.empty() && end != "exit";
-  dry_run.band = error_band(dry_run.estimates, trained, has_compiled_module(file));
+  if (has_compiled_module(file)) take_estimate({{"what", "compiled"}, {"count", 1}}, dry_run);
+  dry_run.band = error_band(dry_run.estimates, trained);
   return std::optional<DryRun>(std::move(dry_run));
 }
 

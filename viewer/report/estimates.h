@@ -59,8 +59,8 @@ struct DryRun {
 
 // Nothing when the trace is of no dry run.
 Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file);
-// By what was estimated. `trained`: there was a backward; `compiled`: some module was compiled.
-ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained, bool compiled);
+// By what was estimated. `trained`: there was a backward.
+ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained);
 // "exact", "exact if nothing depends on values read from the device", "estimate". `heap`: "cuda:0", or "cuda:0/nccl" of a library.
 std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter);
 

@@ -89,21 +89,30 @@ std::string counter_label(const Summary& summary, const CounterFigure& counter) 
   const std::string sampled = counter.sampled ? "sampled" : "";
   if (!summary.dry_run || counter.heap.compare(0, 5, "cuda:") != 0 || label_of(*summary.dry_run, counter.heap, counter.name) != "estimate")
     return sampled;
-  return sampled + (counter.sampled ? ", estimate" : "estimate");
+  return sampled + (counter.sampled ? ", est." : "estimate");
 }
 
 // Reserved bytes of a job with convolutions are known as a range only.
+bool is_range(const Summary& summary, const CounterFigure& counter) {
+  return summary.dry_run && summary.dry_run->has("convolution") && counter.heap == summary.heap &&
+         (counter.name == "reserved" || counter.name == "segments");
+}
+
 Cell peak_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
-  const bool is_range =
-      summary.dry_run && summary.dry_run->has("convolution") && counter.heap == summary.heap && counter.name == "reserved";
-  return is_range ? Cell::words(bytes_in_band(counter.peak, summary.dry_run->band.reserved, style)) : Cell::bytes(counter.peak);
+  if (!is_range(summary, counter)) return Cell::bytes(counter.peak);
+  return Cell::words(bytes_in_band(counter.peak, summary.dry_run->band.reserved, style));
+}
+
+Cell final_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
+  if (!is_range(summary, counter)) return Cell::bytes(counter.final);
+  return Cell::words(">= " + format_bytes(counter.final, style.exact_bytes));
 }
 
 Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
   Table table({{"heap"}, {"counter"}, {"peak", true}, {"at the end", true}, {""}}, format, style);
   for (const CounterFigure& counter : summary.counters)
-    table.row({Cell::words(counter.heap), Cell::words(counter.name), peak_cell(summary, counter, style), Cell::bytes(counter.final),
-               Cell::words(counter_label(summary, counter))});
+    table.row({Cell::words(counter.heap), Cell::words(counter.name), peak_cell(summary, counter, style),
+               final_cell(summary, counter, style), Cell::words(counter_label(summary, counter))});
   return table;
 }
 
