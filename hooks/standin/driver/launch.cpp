@@ -21,7 +21,9 @@ Error function_of(Module* module, const char* name, Function** function) {
   if (all == nullptr) return not_initialized;
   auto error = all->modules.function(module, name, function);
   if (error != success || (*function)->twin_is_known) return error;
-  (*function)->host_twin = dlsym(RTLD_DEFAULT, ("liveset_host_twin_" + (*function)->name).c_str());
+  // A twin reads and writes device memory, so there must be some.
+  if (all->configuration.backing != Backing::none)
+    (*function)->host_twin = dlsym(RTLD_DEFAULT, ("liveset_host_twin_" + (*function)->name).c_str());
   (*function)->twin_is_known = true;
   return success;
 }
