@@ -176,6 +176,13 @@ static void entry_points() {
   CHECK(function == nullptr && status == cudaDriverEntryPointSymbolNotFound);
 }
 
+static void reset() {
+  void* left = nullptr;
+  std::size_t available = 0, total = 0;
+  CHECK(cudaMalloc(&left, 8 << 20) == cudaSuccess && cudaDeviceReset() == cudaSuccess);
+  CHECK(cudaMemGetInfo(&available, &total) == cudaSuccess && total - available == 16777216);
+}
+
 int main() {
   devices_and_errors();
   memory();
@@ -184,6 +191,7 @@ int main() {
   streams_and_graphs();
   boxes_and_arrays();
   entry_points();
+  reset();
   std::printf("%d failures\n", failures);
   return failures != 0;
 }

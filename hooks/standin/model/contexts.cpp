@@ -26,16 +26,21 @@ Error Contexts::release_primary(int device) {
   std::lock_guard lock(mutex_);
   auto& primary = *primaries_[static_cast<std::size_t>(device)];
   if (primary.references == 0) return invalid_context;
-  if (--primary.references == 0) memory_.discharge(device, configuration_.context_bytes);
+  if (--primary.references == 0) end_primary(device);
   return success;
 }
 
 Error Contexts::reset_primary(int device) {
   std::lock_guard lock(mutex_);
   auto& primary = *primaries_[static_cast<std::size_t>(device)];
-  if (primary.references > 0) memory_.discharge(device, configuration_.context_bytes);
+  if (primary.references > 0) end_primary(device);
   primary.references = 0;
   return success;
+}
+
+void Contexts::end_primary(int device) {
+  memory_.free_all(device);
+  memory_.discharge(device, configuration_.context_bytes);
 }
 
 bool Contexts::is_primary_active(int device) const {

@@ -1,5 +1,5 @@
 // Contexts: the primary one of each device, which exists while it is retained, and those that programs make. Making one costs the
-// device its context bytes. Thread-safe.
+// device its context bytes; with a primary one its device's plain allocations go. Thread-safe.
 #pragma once
 #include <map>
 #include <memory>
@@ -45,6 +45,8 @@ class Contexts {
     Context context;
     int references = 0;
   };
+
+  void end_primary(int device);
 
   Memory& memory_;
   const Configuration& configuration_;

@@ -87,6 +87,22 @@ Error Memory::free(Address address) {
   return success;
 }
 
+void Memory::free_all(int device) {
+  std::lock_guard lock(mutex_);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto& [allocation, charged] = entry->second;
+    const bool plain = allocation.kind == Kind::device || allocation.kind == Kind::managed;
+    // Variables of modules are not charged, and go with their module.
+    if (!plain || allocation.device != device || charged == 0) {
+      ++entry;
+      continue;
+    }
+    allocations_.give_back(allocation.address, charged);
+    discharge(device, charged);
+    entry = entries_.erase(entry);
+  }
+}
+
 Error Memory::allocate_host(std::size_t bytes, unsigned flags, int device, Address* address) {
   if (bytes == 0 || address == nullptr) return invalid_value;
   if (bytes > SIZE_MAX / 2) return out_of_memory;

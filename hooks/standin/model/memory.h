@@ -45,6 +45,9 @@ class Memory {
   // Only the address that `allocate` gave, and only of the stated kinds.
   Error free(Address address);
 
+  // What a context leaves behind: device and managed memory of the device.
+  void free_all(int device);
+
   // Pinned host memory, and host memory of the program that is made known.
   Error allocate_host(std::size_t bytes, unsigned flags, int device, Address* address);
   Error free_host(Address address);

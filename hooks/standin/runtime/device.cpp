@@ -31,7 +31,7 @@ STANDIN_EXPORT int cudaGetDeviceFlags(unsigned* flags) {
   int active = 0;
   return result(driver().primary_state(current_device(), flags, &active));
 }
-STANDIN_EXPORT int cudaDeviceReset() { return success; }
+STANDIN_EXPORT int cudaDeviceReset() { return result(reset_device()); }
 STANDIN_EXPORT int cudaDeviceSynchronize() {
   return bound([] { return driver().context_synchronize(); });
 }

@@ -57,6 +57,15 @@ Handle primary_context(int device) {
   return kept;
 }
 
+int reset_device() {
+  const auto& all = driver();
+  if (all.start != success) return all.start;
+  const int device = current_device();
+  if (int error = all.context_set(nullptr); error != success) return error;
+  primaries[static_cast<std::size_t>(device) % 64] = nullptr;
+  return all.primary_reset(device);
+}
+
 int bind() {
   const auto& all = driver();
   if (all.start != success) return all.start;

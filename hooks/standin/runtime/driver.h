@@ -197,6 +197,7 @@ int bind();
 int current_device();
 int set_device(int device, bool make_context);
 Handle primary_context(int device);
+int reset_device();  // of the thread
 
 // Keeps an error for cudaGetLastError.
 int result(int error);

@@ -189,5 +189,19 @@ TEST(Contexts, CostTheirBytesWhileTheyLive) {
   EXPECT_EQ(machine.memory.used(0), 0u);
 }
 
+TEST(Contexts, TakeTheirMemoryWithThem) {
+  Machine machine(small_device("devices=2\n"));
+  Context* context = nullptr;
+  bool first = false;
+  Address own = 0, other = 0;
+  ASSERT_EQ(machine.contexts.retain_primary(0, &context, &first), success);
+  ASSERT_EQ(machine.memory.allocate(0, mebibyte, Kind::device, &own), success);
+  ASSERT_EQ(machine.memory.allocate(1, mebibyte, Kind::device, &other), success);
+  EXPECT_EQ(machine.contexts.reset_primary(0), success);
+  EXPECT_EQ(machine.memory.used(0), 0u);
+  EXPECT_EQ(machine.memory.free(own), invalid_value);
+  EXPECT_EQ(machine.memory.free(other), success);
+}
+
 }  // namespace
 }  // namespace standin
