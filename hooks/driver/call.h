@@ -35,7 +35,7 @@ int current_device();
 bool is_capturing(const Call& call, Word stream);
 
 void record(std::uint8_t kind, std::uint32_t heap, Word address, Word bytes, Word stream = 0);
-void record_launch(const Call& call, Word stream, std::uint32_t name);
+void record_launch(Word stream, std::uint32_t name);
 
 template <class T = Word>
 T read(Word address, std::size_t offset = 0) {

@@ -134,7 +134,7 @@ void record(std::uint8_t kind, std::uint32_t heap, Word address, Word bytes, Wor
   core::record_memory(kind, heap, address, bytes, stream, phase_now());
 }
 
-void record_launch(const Call&, Word stream, std::uint32_t name) {
+void record_launch(Word stream, std::uint32_t name) {
   const std::uint32_t heap = around.allocator_heap != nullptr ? around.allocator_heap(cuda_type, current_device()) : 0;
   declare();
   core::record_kernel(heap, stream, name, phase_now());

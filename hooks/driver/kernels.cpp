@@ -62,7 +62,7 @@ void after_launch(const Call& call) {
   constexpr char whole_graph[] = "(CUDA graph)";
   const std::uint32_t name = what.meaning == Meaning::graph_launch ? core::intern_string(whole_graph, sizeof whole_graph - 1)
                                                                    : name_of(call.argument(has_configuration ? what.b : what.a));
-  record_launch(call, stream, name);
+  record_launch(stream, name);
 }
 
 // A module that is loaded later may get the addresses of one that is gone.

@@ -16,7 +16,6 @@ constexpr int places = 2;
 constexpr int by_caller = -1;  // exported: the real function is the one that the calling library would have had
 
 constinit std::atomic<void*> given_out[row_count][places] = {};
-constinit std::atomic<int> unseen{0};
 
 void take_word(Word* out, Word word) { *out = word; }
 template <class Other>
@@ -116,10 +115,7 @@ void* wrap(int row, void* real) {
     if (seen == nullptr && given_out[row][place].compare_exchange_strong(seen, real, std::memory_order_acq_rel)) seen = real;
     if (seen == real) return entrances[row][place];
   }
-  unseen.fetch_add(1, std::memory_order_relaxed);
   return real;
 }
-
-int unseen_functions() { return unseen.load(std::memory_order_relaxed); }
 
 }  // namespace liveset::driver

@@ -14,9 +14,8 @@ inline bool is_wanted(int row) { return !is_launch(rows[row].meaning) || kernels
 
 // Our exported function of that name.
 void* exported(int row);
-// What to give out instead of `real`. `real` itself when it is one of ours already, or when more functions of that name have been seen
-// than there are places for: then its calls are not seen, and unseen_functions() counts it.
+// What to give out instead of `real`. `real` itself when it is one of ours already, or when two other functions of that name were seen:
+// then its calls are not.
 void* wrap(int row, void* real);
-int unseen_functions();
 
 }  // namespace liveset::driver
