@@ -80,8 +80,9 @@ class TorchTest(unittest.TestCase):
         return summary
 
 
-# On a very busy machine about one job in thirty dies so when it has done everything, also with none of our hooks loaded. Not explained;
-# likely a thread of autograd that is still in Python: on a GPU, the last read of a value waits much longer than it takes that thread.
+# PyTorch's own race at exit, seen with none of our hooks loaded, in a few of a hundred jobs on a very busy machine: a thread of autograd
+# that has done its work asks for the GIL when the interpreter has ended, CPython ends the thread, and unwinding it meets a noexcept
+# function (Engine::thread_main, PyEval_AcquireThread, pthread_exit, terminate). On a GPU the last read of a value gives it time.
 ENDED_TOO_EARLY = "terminate called without an active exception"
 STAND_INS = BUILD / "lib/liveset/standin/cuda13/libcudart.so.13"
 
