@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "hooks/standin/limits.h"
 #include "profiler/launch/elf_file.h"
 #include "profiler/launch/gpu_profile.h"
 #include "profiler/launch/job_program.h"
@@ -132,7 +133,6 @@ std::string device_lines(const DryRunOptions& options, const GpuProfile& gpu, in
   line("devices", std::to_string(devices));
   line("backing", name_of(options.backing));
   line("world", std::to_string(options.world));
-  line("rank", "0");
   line("assumed", assumed);
   line("folder", standin);
   line("driver_version", std::to_string(family.driver_version));
@@ -166,6 +166,8 @@ RunResult dry_run(const DryRunOptions& options) {
   if (standin.empty()) return refuse("the stand-in libraries are missing beside " + own_path());
   const FoundProfile gpu = find_gpu_profile(options.gpu, find_own("gpus"));
   if (!gpu.problem.empty()) return refuse(gpu.problem);
+  if (options.memory_bytes.value_or(1) > standin::limits::most_bytes)
+    return refuse("--memory: a dry run's device has at most " + std::to_string(standin::limits::most_bytes >> 40) + " TiB");
   const std::vector<std::string>& command = options.run.command;
   const Program program = find_program(command.front());
   if (!program.problem.empty()) return refuse(program.problem);
@@ -183,8 +185,12 @@ RunResult dry_run(const DryRunOptions& options) {
 
   const bool has_launcher = starts_ranks(command);
   const int ranks = has_launcher ? number_of_option(command, {"--nproc-per-node", "--nproc_per_node", "--num_processes", "--num_gpus"}) : 0;
+  if (ranks > standin::limits::most_devices)
+    return refuse(std::to_string(ranks) + " ranks on a host: a dry run has at most " + std::to_string(standin::limits::most_devices) +
+                  " devices");
   const bool alone = options.world > 1 && !has_launcher;
-  const int devices = alone ? std::min(options.world, devices_of_a_host) : std::max({1, options.world, ranks});
+  const int of_world = std::min(options.world, alone ? devices_of_a_host : static_cast<int>(standin::limits::most_devices));
+  const int devices = std::max({1, of_world, ranks});
 
   const HeldSignals signals;  // before there is something to remove
   std::unique_ptr<Shadow> shadow;

@@ -10,12 +10,14 @@
 #include <optional>
 #include <sstream>
 
+#include "hooks/standin/limits.h"
+
 namespace liveset::launch {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t max_bytes = std::int64_t{1} << 50;  // 1 PiB
+using standin::limits::most_bytes;
 
 // Reads the parts of one file. Every reader says what is wrong once, and the first complaint wins.
 class ProfileReader {
@@ -75,8 +77,7 @@ class ProfileReader {
   Fact<std::int64_t> number(const json& facts, const std::string& key, std::int64_t low, std::int64_t high) {
     const std::string expected = "a whole number from " + std::to_string(low) + " to " + std::to_string(high);
     return fact<std::int64_t>(facts, key, expected, [low, high](const json& value) -> std::optional<std::int64_t> {
-      if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(max_bytes)))
-        return std::nullopt;
+      if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX)) return std::nullopt;
       const auto number = value.get<std::int64_t>();
       return number >= low && number <= high ? std::optional(number) : std::nullopt;
     });
@@ -103,8 +104,10 @@ std::optional<int> take_capability(const json& value) {
   const auto first = std::from_chars(text.data(), end, major);
   if (first.ec != std::errc() || first.ptr == end || *first.ptr != '.') return std::nullopt;
   const auto second = std::from_chars(first.ptr + 1, end, minor);
-  if (second.ec != std::errc() || second.ptr != end || major < 3 || major > 99 || minor < 0 || minor > 9) return std::nullopt;
-  return 10 * major + minor;
+  if (second.ec != std::errc() || second.ptr != end || major < 0 || major > 99 || minor < 0 || minor > 9) return std::nullopt;
+  const int capability = 10 * major + minor;
+  return capability >= standin::limits::least_capability && capability <= standin::limits::most_capability ? std::optional(capability)
+                                                                                                           : std::nullopt;
 }
 
 // N of "attribute.N".
@@ -140,7 +143,6 @@ std::vector<std::string> GpuProfile::assumed() const {
   if (multiprocessors.assumed) names.emplace_back("multiprocessors");
   if (memory_bytes.assumed) names.emplace_back("memory_bytes");
   if (context_bytes.assumed) names.emplace_back("context_bytes");
-  if (cublas_workspace_bytes.assumed) names.emplace_back("cublas_workspace_bytes");
   for (const auto& [number, fact] : attributes) {
     if (fact.assumed) names.push_back("attribute." + std::to_string(number));
   }
@@ -174,12 +176,12 @@ FoundProfile parse_gpu_profile(const std::string& text, const std::string& file)
 
   std::vector<std::string> known = {"name", "capability", "multiprocessors", "memory_bytes", "context_bytes", "cublas_workspace_bytes"};
   profile.name = reader.fact<std::string>(*facts, "name", "a text of one line, shorter than 256 bytes", take_name);
-  profile.capability = reader.fact<int>(*facts, "capability", "a text like \"9.0\"", take_capability);
-  profile.multiprocessors = reader.number(*facts, "multiprocessors", 1, 4096);
-  profile.memory_bytes = reader.number(*facts, "memory_bytes", 1, max_bytes);
-  profile.context_bytes = reader.number(*facts, "context_bytes", 0, max_bytes);
+  profile.capability = reader.fact<int>(*facts, "capability", "a text like \"9.0\", from 5.0 to 20.9", take_capability);
+  profile.multiprocessors = reader.number(*facts, "multiprocessors", 1, standin::limits::most_multiprocessors);
+  profile.memory_bytes = reader.number(*facts, "memory_bytes", 1, most_bytes);
+  profile.context_bytes = reader.number(*facts, "context_bytes", 0, most_bytes);
   if (facts->contains("cublas_workspace_bytes"))
-    profile.cublas_workspace_bytes = reader.number(*facts, "cublas_workspace_bytes", 0, max_bytes);
+    profile.cublas_workspace_bytes = reader.number(*facts, "cublas_workspace_bytes", 0, most_bytes);
   for (const auto& [key, value] : facts->items()) {
     const std::optional<int> number = attribute_number(key);
     if (!number) continue;

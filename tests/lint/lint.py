@@ -21,7 +21,7 @@ ALLOWED = {
     "profiler/channel": [],
     "profiler/writer": ["proto"],
     "profiler/collect": ["profiler/channel", "profiler/writer"],
-    "profiler/launch": ["profiler/collect"],
+    "profiler/launch": ["profiler/collect", "hooks/standin/limits.h"],
     "hooks": ["profiler/channel"],
     "hooks/core": ["profiler/channel"],
     "hooks/api": ["hooks/core", "profiler/channel"],

@@ -365,6 +365,15 @@ TEST(DriverBeside, ARealLibraryEndsTheProcessWithALine) {
   EXPECT_EQ(run_process({"map", LIVESET_LIB_DIR "/liveset/standin/cuda13/libcudart.so.13"}), 0);
 }
 
+TEST(DriverBeside, WhatIsNotUnderstoodEndsTheProcessWithALine) {
+  setenv("LIVESET_STANDIN", "gpu=test\nmemory_bytes=1073741824\ndevices=65", 1);
+  std::string said;
+  EXPECT_EQ(run_process({"map", "libc.so.6"}, &said), 2);
+  EXPECT_EQ(said,
+            "liveset dryrun: LIVESET_STANDIN is not what `liveset dryrun` of this version writes: gpu=test memory_bytes=1073741824 "
+            "devices=65\n");
+}
+
 TEST_F(DriverTest, ExportTablesEndTheProgramWithALine) {
   EXPECT_EXIT(call("cuGetExportTable", static_cast<const void**>(nullptr), static_cast<const void*>(nullptr)), testing::ExitedWithCode(2),
               "liveset dryrun: .*static cudart");

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +32,11 @@ bool is_vendor_file(const char* file) {
     if (std::strncmp(name, stem, length) == 0 && std::strncmp(name + length, ".so", 3) == 0) return true;
   }
   return false;
+}
+
+std::string in_one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 bool is_within(const char* file, const std::string& folder) {
@@ -66,8 +72,11 @@ void refuse(const char* why, const char* what) {
 const Configuration* configuration() {
   static const auto* parsed = [] {
     const char* text = std::getenv("LIVESET_STANDIN");
-    auto result = text ? Configuration::parse(text) : std::nullopt;
-    return result ? new Configuration(std::move(*result)) : nullptr;
+    if (text == nullptr) return static_cast<Configuration*>(nullptr);
+    auto result = Configuration::parse(text);
+    // A job that silently has no device, or half a one, would look as if it had run.
+    if (!result) refuse("LIVESET_STANDIN is not what `liveset dryrun` of this version writes", in_one_line(text).c_str());
+    return new Configuration(std::move(*result));
   }();
   return parsed;
 }

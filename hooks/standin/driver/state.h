@@ -12,7 +12,7 @@ namespace standin {
 // Null before cuInit succeeded, and in a child of fork, where a driver does not work either.
 Machine* machine();
 Error initialize();
-// What LIVESET_STANDIN says; null when it is not set or not understood.
+// What LIVESET_STANDIN says; null when it is not set. One that is not understood ends the process.
 const Configuration* configuration();
 
 struct ThreadState {

@@ -49,7 +49,12 @@ std::uintptr_t AddressSpace::take(std::size_t bytes, std::size_t wanted_alignmen
       if (const auto rest = size - (address - begin) - need; rest > 0) free_[address + need] = rest;
       return address;
     }
-    if (!add_arena(std::max(arena_bytes_, need + step)) && !add_arena(need + step)) return 0;
+    // What the process may still have (a limit on its addresses, huge devices) may be less than an arena.
+    std::size_t arena = std::max(arena_bytes_, need + step);
+    while (!add_arena(arena)) {
+      if (arena == need + step) return 0;
+      arena = std::max(arena / 2, need + step);
+    }
   }
   return 0;
 }

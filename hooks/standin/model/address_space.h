@@ -1,5 +1,7 @@
 // Addresses of device memory: ranges of the process's address space that nothing else can get, with no memory behind them until
-// `back`. Ranges are handed out ascending, first fit, aligned to 2 MiB, as devices were seen to do; an arena is added when none fits.
+// `back`. Ranges are handed out ascending, first fit, aligned to 2 MiB; an arena is added when none fits. A choice, not a copy of the
+// driver: real segments of PyTorch on Linux were seen at descending addresses, 32 MiB-aligned. PyTorch's allocator chooses among free
+// blocks of equal size by address, so which segments it splits, and with that reserved, may differ (README.md, "Limits").
 // Not thread-safe but for `contains`.
 #pragma once
 #include <array>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "hooks/standin/limits.h"
+
 namespace standin {
 namespace {
 
@@ -42,12 +44,13 @@ std::optional<Configuration> Configuration::parse(std::string_view text) {
     if (equals == std::string_view::npos) return std::nullopt;
     result.values.insert_or_assign(std::string(line.substr(0, equals)), std::string(line.substr(equals + 1)));
   }
-  constexpr std::int64_t most_bytes = std::int64_t{1} << 44;
-  bool good = read(result, "capability", 50, 209, result.capability) && read(result, "multiprocessors", 1, 1024, result.multiprocessors) &&
-              read(result, "devices", 1, 64, result.devices) && read(result, "world", 1, 1 << 20, result.world) &&
-              read(result, "rank", 0, 1 << 20, result.rank) && read(result, "driver_version", 11000, 99990, result.driver_version) &&
-              read(result, "memory_bytes", 1, most_bytes, result.memory_bytes) &&
-              read(result, "context_bytes", 0, most_bytes, result.context_bytes);
+  bool good = read(result, "capability", limits::least_capability, limits::most_capability, result.capability) &&
+              read(result, "multiprocessors", 1, limits::most_multiprocessors, result.multiprocessors) &&
+              read(result, "devices", 1, limits::most_devices, result.devices) &&
+              read(result, "world", 1, limits::most_ranks, result.world) &&
+              read(result, "driver_version", 11000, 99990, result.driver_version) &&
+              read(result, "memory_bytes", 1, limits::most_bytes, result.memory_bytes) &&
+              read(result, "context_bytes", 0, limits::most_bytes, result.context_bytes);
   auto backing = text_of(result, "backing", "small");
   if (backing == "none")
     result.backing = Backing::none;

@@ -21,7 +21,6 @@ struct Configuration {
   int multiprocessors = 132;
   int devices = 1;
   int world = 1;
-  int rank = 0;
   int driver_version = 13000;
   std::uint64_t memory_bytes = 0;
   std::uint64_t context_bytes = 0;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 
+#include "hooks/standin/limits.h"
 #include "hooks/standin/model/address_space.h"
 #include "hooks/standin/model/configuration.h"
 #include "hooks/standin/model/errors.h"
@@ -98,7 +99,7 @@ class Memory {
   AddressSpace reservations_;
   Entries entries_;
   WrittenRanges written_;
-  std::array<std::atomic<std::size_t>, 64> used_{};
+  std::array<std::atomic<std::size_t>, limits::most_devices> used_{};
   std::atomic<std::uint64_t> next_id_{0};
 };
 

@@ -62,6 +62,14 @@ TEST_F(DryRun, WorldMustBePositive) {
     EXPECT_THAT(refused(std::string("--world ") + world, "python3 x.py"), HasSubstr("--world")) << world;
 }
 
+TEST_F(DryRun, WhatNoStandInCanBe) {
+  EXPECT_EQ(refused("--memory 17TiB", "python3 x.py"), "--memory: a dry run's device has at most 16 TiB\n");
+  EXPECT_THAT(refused("--world 1048577", "python3 x.py"), HasSubstr("not in range 1 to 1048576"));
+  const std::string launcher = written(folder, "torchrun", "#!" + python("/v/torch", "13.0") + "\n");
+  fs::permissions(launcher, fs::perms::owner_all);
+  EXPECT_EQ(refused("", launcher + " --nproc-per-node 65 x.py"), "65 ranks on a host: a dry run has at most 64 devices\n");
+}
+
 TEST_F(DryRun, NoTorch) {
   EXPECT_EQ(refused("", python("", "") + " x.py"), "/v/python: this Python has no torch (--python names another one)\n");
 }

@@ -62,10 +62,10 @@ TEST(GpuProfile, EveryFieldIsRequiredOnce) {
 TEST(GpuProfile, EveryBadValueIsNamedWithItsField) {
   const std::vector<std::pair<const char*, std::vector<ordered_json>>> bad = {
       {"name", {"", 7, std::string(256, 'x'), "two\nlines", nullptr}},
-      {"capability", {9.0, 90, "9", "9.", "9.0.0", "9.10", "2.1", "x", "-9.0", ""}},
-      {"multiprocessors", {0, -1, 1.5, "132", 4097, nullptr}},
-      {"memory_bytes", {0, -1, 1e9, "80GiB", 18446744073709551615ULL, nullptr}},
-      {"context_bytes", {-1, 0.5, "0", 1125899906842625}},
+      {"capability", {9.0, 90, "9", "9.", "9.0.0", "9.10", "4.9", "21.0", "x", "-9.0", ""}},
+      {"multiprocessors", {0, -1, 1.5, "132", 1025, nullptr}},
+      {"memory_bytes", {0, -1, 1e9, "80GiB", 18446744073709551615ULL, 17592186044417, nullptr}},
+      {"context_bytes", {-1, 0.5, "0", 17592186044417}},
   };
   for (const auto& [field, values] : bad) {
     for (const ordered_json& value : values) {
@@ -74,6 +74,21 @@ TEST(GpuProfile, EveryBadValueIsNamedWithItsField) {
       EXPECT_THAT(problem_of(json), testing::StartsWith(std::string("mine.json: facts.") + field + ".value: must be ")) << value;
     }
   }
+}
+
+TEST(GpuProfile, ValuesUpToTheLimitsPass) {
+  for (const auto& [field, value] : std::vector<std::pair<const char*, ordered_json>>{
+           {"capability", "5.0"}, {"capability", "20.9"}, {"multiprocessors", 1024}, {"memory_bytes", 17592186044416}}) {
+    ordered_json json = whole();
+    json["facts"][field]["value"] = value;
+    EXPECT_EQ(problem_of(json), "") << field << value;
+  }
+}
+
+TEST(GpuProfile, WhatDecidesNothingIsNoAssumption) {
+  ordered_json json = whole();
+  json["facts"]["cublas_workspace_bytes"] = {{"value", 1}, {"assumed", "for comparison"}};
+  EXPECT_THAT(parse_gpu_profile(json.dump(), "mine.json").profile.assumed(), ElementsAre("context_bytes"));
 }
 
 TEST(GpuProfile, AFactHasExactlyOneReason) {

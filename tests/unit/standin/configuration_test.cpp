@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "hooks/standin/limits.h"
 #include "tests/unit/standin/machine.h"
 
 namespace standin {
@@ -27,6 +28,36 @@ TEST(Configuration, RefusesWhatItCannotMean) {
   for (const char* text : {"", "gpu", "memory_bytes=0", "memory_bytes=-1", "memory_bytes=1x", "memory_bytes=1\ndevices=0",
                            "memory_bytes=1\ndevices=65", "memory_bytes=1\nbacking=some", "memory_bytes=99999999999999999999"})
     EXPECT_FALSE(Configuration::parse(text)) << text;
+}
+
+// The launcher checks against the same numbers: what it lets through must be understood here.
+TEST(Configuration, TakesEveryNumberUpToItsLimit) {
+  const auto is_understood = [](const char* key, std::int64_t value) {
+    return Configuration::parse("memory_bytes=1\n" + std::string(key) + "=" + std::to_string(value)).has_value();
+  };
+  struct Row {
+    const char* key;
+    std::int64_t least, most;
+  };
+  for (const auto& [key, least, most] :
+       {Row{"devices", 1, limits::most_devices}, Row{"memory_bytes", 1, limits::most_bytes}, Row{"context_bytes", 0, limits::most_bytes},
+        Row{"multiprocessors", 1, limits::most_multiprocessors}, Row{"world", 1, limits::most_ranks},
+        Row{"capability", limits::least_capability, limits::most_capability}}) {
+    EXPECT_TRUE(is_understood(key, least)) << key;
+    EXPECT_TRUE(is_understood(key, most)) << key;
+    EXPECT_FALSE(is_understood(key, least - 1)) << key;
+    EXPECT_FALSE(is_understood(key, most + 1)) << key;
+  }
+}
+
+TEST(Configuration, AsManyAndAsLargeDevicesAsThereMayBeHaveAddresses) {
+  const auto configuration = *Configuration::parse("devices=" + std::to_string(limits::most_devices) +
+                                                   "\nmemory_bytes=" + std::to_string(limits::most_bytes) + "\nbacking=none");
+  Memory memory(configuration);
+  for (int i = 0; i < 200; ++i) {
+    Address address = 0;
+    ASSERT_EQ(memory.allocate(i % static_cast<int>(limits::most_devices), 20 * mebibyte, Kind::device, &address), success) << i;
+  }
 }
 
 // Values of the CUDA programming guide's table of technical specifications.
