@@ -27,10 +27,7 @@ void liveset_standin_estimate(const char* what, const char* detail);
 // A number of the configuration (LIVESET_STANDIN), `absent` when it is not stated.
 std::int64_t liveset_standin_number(const char* key, std::int64_t absent);
 
-int liveset_standin_device();  // current device of the calling thread
-// Device memory of the current device, as cuMemAlloc and cuMemFree: 0 or their error.
-int liveset_standin_allocate(std::size_t bytes, void** address);
-int liveset_standin_free(void* address);
+int liveset_standin_device();                    // current device of the calling thread
 std::uint64_t liveset_standin_used(int device);  // bytes, the context's included
 // Memory of a module's variable: part of the module, so it counts against no device. Null: none left.
 void* liveset_standin_variable(std::size_t bytes);

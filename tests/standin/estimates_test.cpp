@@ -109,6 +109,16 @@ TEST(Estimates, KernelsThatChooseASizeAreToldByTheirNames) {
   EXPECT_THAT(said, ElementsAre(line("dynamic_shape", "\"select (nonzero, masked_select, boolean index)\"", 1)));
 }
 
+TEST(Estimates, KernelsOfTritonAreACompiledModels) {
+  void *module = nullptr, *function = nullptr;
+  ASSERT_EQ(call("cuInit", 0u), 0);
+  ASSERT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>("image")), 0);
+  said.clear();
+  for (const char* name : {"triton_poi_fused_add_0", "triton_poi_fused_add_0", "my_triton_kernel"})
+    ASSERT_EQ(call("cuModuleGetFunction", &function, module, name), 0);
+  EXPECT_THAT(said, ElementsAre(line("compiled", "null", 1)));
+}
+
 // In a process of its own, whose end says what was not said yet.
 TEST(Estimates, UnknownFunctionsAreNamedAndCountedAtTheEnd) {
   int ends[2];

@@ -159,20 +159,6 @@ SISTER int liveset_standin_device() {
   return place.error == success ? place.device() : 0;
 }
 
-SISTER int liveset_standin_allocate(std::size_t bytes, void** address) {
-  auto place = here();
-  if (place.error != success) return place.error;
-  Address found = 0;
-  auto error = place.machine->memory.allocate(place.device(), bytes, Kind::device, &found);
-  if (error == success) *address = reinterpret_cast<void*>(found);
-  return error;
-}
-
-SISTER int liveset_standin_free(void* address) {
-  auto* all = machine();
-  return all == nullptr ? not_initialized : all->memory.free(reinterpret_cast<Address>(address));
-}
-
 SISTER void liveset_standin_forget(void* address, std::size_t bytes) {
   if (auto* all = machine()) all->memory.forget(reinterpret_cast<Address>(address), bytes);
 }

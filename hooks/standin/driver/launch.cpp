@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hooks/standin/driver/state.h"
@@ -16,15 +17,41 @@ namespace {
 
 using HostTwin = void (*)(void** arguments, const unsigned grid[3], const unsigned block[3]);
 
+// Kernels that appear once in an operation whose result's size depends on values: part of the mangled name, and the operation.
+struct SizeChooser {
+  std::string_view part;
+  const char* operation;
+};
+constexpr SizeChooser size_choosers[] = {
+    {"DeviceSelectSweep", "select (nonzero, masked_select, boolean index)"},
+    {"UniqueAgent", "unique"},
+    {"DeviceReduceByKeyKernel", "unique (counts)"},
+    {"compute_cuda_kernel", "repeat_interleave"},
+};
+
+const char* operation_of(std::string_view name) {
+  for (const auto& chooser : size_choosers)
+    if (name.find(chooser.part) != std::string_view::npos) return chooser.operation;
+  return nullptr;
+}
+
+// What a job's libraries are known to name their kernels.
+void know_by_name(Function& function) {
+  function.spins = function.name.find("spin_kernel") != std::string::npos;
+  function.chooses_size = operation_of(function.name);
+  if (function.name.starts_with("triton_")) liveset_standin_estimate("compiled", nullptr);
+}
+
 Error function_of(Module* module, const char* name, Function** function) {
   auto* all = machine();
   if (all == nullptr) return not_initialized;
   auto error = all->modules.function(module, name, function);
-  if (error != success || (*function)->twin_is_known) return error;
+  if (error != success || (*function)->is_known) return error;
+  know_by_name(**function);
   // A twin reads and writes device memory, so there must be some.
   if (all->configuration.backing != Backing::none)
     (*function)->host_twin = dlsym(RTLD_DEFAULT, ("liveset_host_twin_" + (*function)->name).c_str());
-  (*function)->twin_is_known = true;
+  (*function)->is_known = true;
   return success;
 }
 

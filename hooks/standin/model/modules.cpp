@@ -5,27 +5,6 @@
 #include "hooks/standin/model/images.h"
 
 namespace standin {
-namespace {
-
-// Kernels that appear once in an operation whose result's size depends on values: part of the mangled name, and the operation.
-struct SizeChooser {
-  std::string_view part;
-  const char* operation;
-};
-constexpr SizeChooser size_choosers[] = {
-    {"DeviceSelectSweep", "select (nonzero, masked_select, boolean index)"},
-    {"UniqueAgent", "unique"},
-    {"DeviceReduceByKeyKernel", "unique (counts)"},
-    {"compute_cuda_kernel", "repeat_interleave"},
-};
-
-const char* operation_of(std::string_view name) {
-  for (const auto& chooser : size_choosers)
-    if (name.find(chooser.part) != std::string_view::npos) return chooser.operation;
-  return nullptr;
-}
-
-}  // namespace
 
 Error Modules::load(const void* image, bool in_memory, Module** module) {
   if (image == nullptr || module == nullptr) return invalid_value;
@@ -60,8 +39,6 @@ Error Modules::function(Module* module, const char* name, Function** function) {
     known = std::make_unique<Function>();
     known->name = name;
     known->module = module;
-    known->spins = known->name.find("spin_kernel") != std::string::npos;
-    known->chooses_size = operation_of(known->name);
     const auto& facts = multiprocessor_of(configuration_.capability);
     // Threads, registers, PTX and binary version, dynamic shared bytes, preferred split.
     known->attributes[0] = 1024;

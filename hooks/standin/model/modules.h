@@ -22,10 +22,11 @@ struct Module;
 struct Function {
   std::string name;
   Module* module = nullptr;
-  bool spins = false;                  // torch.cuda._sleep's kernel: its first argument is a number of clock cycles
+  // What hooks/standin/driver/launch.cpp knows of it, once somebody asked for it.
+  bool is_known = false;
+  bool spins = false;                  // its first argument is a number of clock cycles that it takes
   const char* chooses_size = nullptr;  // the operation whose result's size the kernel's values decide, null: none
-  void* host_twin = nullptr;           // hooks/standin/driver/launch.cpp
-  bool twin_is_known = false;
+  void* host_twin = nullptr;
   std::array<int, 16> attributes{};  // by the driver's numbers
 };
 
