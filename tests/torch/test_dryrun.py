@@ -213,7 +213,7 @@ class PythonTest(CommandTest):
         run = self.start(f"import ctypes; ctypes.CDLL({str(real)!r})\n" + TRAIN)
         self.assertEqual((run.status, run.stdout), (2, ""))
         self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
-        self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real}", run.stderr)
+        self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real.resolve()}", run.stderr)
 
     def test_an_install_without_the_wheels_of_nvidia(self):
         """As `pip install --no-deps torch` and what its Python needs."""
