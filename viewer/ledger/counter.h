@@ -12,4 +12,12 @@ struct Counter {
   bool sampled = false;  // read now and then by the recorder, not at every event
 };
 
+// Sums of sizes that a file states. It may lie; then the sum wraps around, as a pair of + and - still takes back what it added.
+inline std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+inline std::int64_t wrapping_difference(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+
 }  // namespace liveset::ledger

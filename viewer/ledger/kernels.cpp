@@ -11,28 +11,32 @@ namespace {
 namespace column = trace::column;
 using trace::Kind;
 
-constexpr std::size_t most_regions = 100'000;
+constexpr std::size_t most_regions = 1000;
 
-// The innermost region around a scope; 0: none.
-std::uint32_t region_of(const trace::Dictionary& names, std::uint32_t scope) {
-  while (scope != 0 && scope < names.scopes.size() && names.scopes[scope].kind != trace::ScopeKind::region)
-    scope = names.scopes[scope].parent;
-  return scope < names.scopes.size() ? scope : 0;
+// By scope: the innermost region around it; 0: none. A parent's id is smaller than its child's (the reader sees to that).
+std::vector<std::uint32_t> regions_of(const std::vector<trace::Scope>& scopes) {
+  std::vector<std::uint32_t> regions(scopes.size());
+  for (std::uint32_t id = 1; id < scopes.size(); ++id)
+    regions[id] = scopes[id].kind == trace::ScopeKind::region ? id : regions[scopes[id].parent];
+  return regions;
 }
 
 class Counting {
  public:
-  explicit Counting(const trace::Dictionary& names) : names_(names) {}
+  explicit Counting(const trace::Dictionary& names) : regions_(regions_of(names.scopes)) {}
 
   void add(std::uint32_t scope, std::uint32_t phase, std::uint32_t name) {
     ++out_.launches;
     ++out_.phases[phase];
     ++out_.names[name][phase];
     const bool again = phase == static_cast<std::uint32_t>(trace::Phase::recompute);
-    const std::uint32_t region = region_of(names_, scope);
+    const std::uint32_t region = scope < regions_.size() ? regions_[scope] : 0;
     if (region == 0 && !again) return;
     KernelRegion* place = find(region);
-    if (place == nullptr) return;
+    if (place == nullptr) {
+      ++out_.launches_left_out;
+      return;
+    }
     ++place->launches;
     if (again) {
       ++place->recomputed;
@@ -54,7 +58,7 @@ class Counting {
     return &out_.regions[known->second];
   }
 
-  const trace::Dictionary& names_;
+  std::vector<std::uint32_t> regions_;
   Kernels out_;
   std::map<std::uint32_t, std::size_t> places_;
 };

@@ -22,7 +22,8 @@ struct Kernels {
   std::uint64_t launches = 0;
   LaunchesByPhase phases{};
   std::map<std::uint32_t, LaunchesByPhase> names;  // by String id
-  std::vector<KernelRegion> regions;               // in the order of their first launch
+  std::vector<KernelRegion> regions;               // in the order of their first launch, no more than 1,000
+  std::uint64_t launches_left_out = 0;             // in further regions
 };
 
 // Of the events in `range`. Reads only chunks that hold launches.

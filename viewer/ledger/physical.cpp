@@ -194,7 +194,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       Block& block = out_.blocks.add(bytes);
       block.birth = static_cast<std::uint32_t>(event);
       block.facts = Block::pack(static_cast<std::uint32_t>(&state - heaps_.data()), phase, in_step_);  // not id: that may be too large
-      state.allocated.now += static_cast<std::int64_t>(bytes);
+      state.allocated.now = wrapping_sum(state.allocated.now, static_cast<std::int64_t>(bytes));
       ++state.blocks;
       ++state.out.allocations;
       phases_[phase].allocations += &state == shown;
@@ -209,7 +209,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       } else {
         HeapState& state = heaps_[block->heap()];
         block->death = static_cast<std::uint32_t>(event);
-        state.allocated.now -= static_cast<std::int64_t>(out_.blocks.bytes(*block));
+        state.allocated.now = wrapping_difference(state.allocated.now, static_cast<std::int64_t>(out_.blocks.bytes(*block)));
         --state.blocks;
         ++state.out.frees;
         if ((kind_byte & totals_bit) != 0) totals(state, columns, event);
@@ -229,7 +229,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
 // The allocator's own counters beside the event: conservation.
 void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t event) {
   const std::int64_t error = columns.total_error[at_.total];
-  heap.reserved.now += columns.reserved_delta[at_.total];
+  heap.reserved.now = wrapping_sum(heap.reserved.now, columns.reserved_delta[at_.total]);
   ++at_.total;
   ++heap.out.checked_events;
   if (!heap.has_baseline) {
@@ -243,9 +243,9 @@ void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t
   if (heap.reserved.now == 0) return;  // PyTorch's CPU allocator states 0: it does not know
   heap.has_reserved = true;
   heap.reserved.raise(event);
-  heap.out.reserved_below_total += heap.reserved.now < heap.allocated.now + error;
+  heap.out.reserved_below_total += heap.reserved.now < wrapping_sum(heap.allocated.now, error);
   if (heap.has_segments) {
-    const std::int64_t difference = heap.reserved.now - heap.segments.now;
+    const std::int64_t difference = wrapping_difference(heap.reserved.now, heap.segments.now);
     if (!heap.has_segment_baseline) heap.segment_baseline = difference;
     heap.has_segment_baseline = true;
     heap.out.segments_not_reserved += difference != heap.segment_baseline;
@@ -271,7 +271,8 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       HeapState& state = heap(columns.heap[here.heap]);
       const auto bytes = static_cast<std::int64_t>(columns.size[here.size]);
       state.has_segments = true;
-      state.segments.now += kind == Kind::segment_alloc || kind == Kind::segment_map ? bytes : -bytes;
+      const bool comes = kind == Kind::segment_alloc || kind == Kind::segment_map;
+      state.segments.now = comes ? wrapping_sum(state.segments.now, bytes) : wrapping_difference(state.segments.now, bytes);
       state.segments.raise(event);
       driver_.add(kind, columns.heap[here.heap], columns.size[here.size], event);
       break;

@@ -67,6 +67,92 @@ TEST(DriverMemory, AHandleCountsOnceWhetherMappedOrNot) {
   EXPECT_EQ(DriverSums(sums).finish().devices[0].unmapped_at_peak, 60U);
 }
 
+// Two handles, one of them never mapped; the other is released while it is mapped.
+TEST(DriverMemory, HandlesWithoutMappingsAndMappingsWithoutHandlesAdd) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  sums.add(Kind::handle_create, nccl, 40, 1);
+  sums.add(Kind::segment_map, nccl, 40, 2);
+  sums.add(Kind::handle_release, nccl, 40, 3);
+  sums.add(Kind::handle_create, nccl, 60, 4);
+  const DeviceMemory both = DriverSums(sums).finish().devices[0];
+  EXPECT_EQ(both.held.peak, 100U);
+  EXPECT_EQ(both.unmapped_at_peak, 60U);
+  EXPECT_FALSE(both.is_lower_bound);
+  sums.add(Kind::segment_unmap, nccl, 40, 5);
+  sums.add(Kind::handle_release, nccl, 60, 6);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 0U);
+}
+
+// The allocator's expandable segments, and NCCL: memory is unmapped and its handle released, in either order, while other memory stays.
+TEST(DriverMemory, UsualOrdersLeaveNothingOpen) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  for (std::uint64_t event = 0; event < 6; event += 2) {
+    sums.add(Kind::handle_create, allocator, 20, event);
+    sums.add(Kind::segment_map, allocator, 20, event + 1);
+  }
+  sums.add(Kind::segment_unmap, allocator, 20, 7);
+  sums.add(Kind::handle_release, allocator, 20, 8);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 40U);
+  sums.add(Kind::handle_release, allocator, 20, 9);
+  sums.add(Kind::segment_unmap, allocator, 20, 10);
+  const DeviceMemory memory = sums.finish().devices[0];
+  EXPECT_EQ(memory.held.peak, 60U);
+  EXPECT_EQ(memory.held.final, 20U);
+  EXPECT_FALSE(memory.is_lower_bound);
+}
+
+// A handle goes while three others are there, two of them not mapped: was it the mapped one?
+TEST(DriverMemory, AnOpenQuestionMakesALowerBound) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  for (std::uint64_t event = 0; event < 3; ++event) sums.add(Kind::handle_create, nccl, 20, event);
+  sums.add(Kind::segment_map, nccl, 20, 4);
+  EXPECT_FALSE(DriverSums(sums).finish().devices[0].is_lower_bound);
+  sums.add(Kind::handle_release, nccl, 20, 5);
+  EXPECT_TRUE(DriverSums(sums).finish().devices[0].is_lower_bound);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 40U);
+}
+
+// A trace may state anything; it must cost neither time nor memory nor a trap.
+TEST(DriverMemory, StandsLies) {
+  trace::Dictionary names;
+  names.strings = {"", "x"};
+  names.sources.resize(2);
+  names.sources[1].name = "driver";
+  names.heaps.resize(1);
+  for (int device = -5; device < 100'000; ++device) names.heaps.push_back({1, 1, 1, device});
+  DriverSums sums(names);
+  sums.open_range(0);
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  for (const Kind kind : {Kind::segment_alloc, Kind::segment_map, Kind::handle_create, Kind::segment_free, Kind::segment_unmap,
+                          Kind::handle_release, Kind::host_alloc, Kind::host_register}) {
+    for (const std::uint64_t bytes : {most, most / 2, most / 2, std::uint64_t{1}}) {
+      for (const std::uint32_t heap : {0U, 1U, 6U, 70U, 50'000U, 0xffffffffU}) sums.add(kind, heap, bytes, 1);
+    }
+  }
+  EXPECT_EQ(sums.finish().devices.size(), 64U);
+}
+
+// As many peaks as events, over as many heaps as there can be.
+TEST(DriverMemory, NotesPeaksOfManyHeaps) {
+  trace::Dictionary names;
+  names.strings = {"", "x"};
+  names.sources.resize(2);
+  names.sources[1].name = "driver";
+  names.heaps.assign(4096, {1, 1, 1, 0});
+  DriverSums sums(names);
+  sums.open_range(0);
+  for (std::uint64_t event = 0; event < 1'000'000; ++event)
+    sums.add(Kind::segment_alloc, 1 + static_cast<std::uint32_t>(event % 4095), 2, event);
+  const DeviceMemory memory = sums.finish().devices[0];
+  EXPECT_EQ(memory.held.peak, 2'000'000U);
+  std::uint64_t sum = 0;
+  for (const HeapBytes& heap : memory.at_peak) sum += heap.bytes;
+  EXPECT_EQ(sum, memory.held.peak);
+}
+
 TEST(DriverMemory, PeaksAreOfTheRange) {
   DriverSums sums(names());
   sums.add(Kind::segment_alloc, nccl, 90, 1);
