@@ -1,13 +1,11 @@
 #include "viewer/report/driver.h"
 
-#include <cxxabi.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+
+#include "viewer/report/kernel_name.h"
 
 namespace liveset::report {
 namespace {
@@ -15,6 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::size_t listed_names = 100, shown_names = 8, shown_regions = 8, name_width = 56;
+constexpr std::size_t longest_name = 4096;  // bytes; a compiler's names are shorter
 
 std::string owner_of(const trace::Dictionary& names, std::uint32_t heap) {
   const std::string_view name = heap < names.heaps.size() ? names.string(names.heaps[heap].name) : std::string_view();
@@ -22,11 +21,8 @@ std::string owner_of(const trace::Dictionary& names, std::uint32_t heap) {
   return slash == std::string_view::npos ? "torch" : std::string(name.substr(slash + 1));
 }
 
-// C++ names as people know them, without their template's depths.
 std::string readable(const std::string& name, const Style& style, std::size_t width) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> demangled(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
-  return printable(status == 0 && demangled != nullptr ? demangled.get() : name.c_str(), style, width);
+  return printable(readable_name(name), style, width);
 }
 
 ordered_json phases_json(const ledger::LaunchesByPhase& phases) {
@@ -40,10 +36,15 @@ ordered_json phases_json(const ledger::LaunchesByPhase& phases) {
 
 std::uint64_t in_phase(const ledger::LaunchesByPhase& phases, trace::Phase phase) { return phases[static_cast<std::size_t>(phase)]; }
 
+std::string name_of(const trace::Dictionary& names, std::uint32_t id) { return std::string(names.string(id).substr(0, longest_name)); }
+
 KernelRegionFigure region_figure(const trace::Dictionary& names, const ledger::KernelRegion& region) {
-  KernelRegionFigure figure{region.scope == 0 ? "" : names.scope_path(region.scope), region.launches, region.recomputed, {}};
-  for (const auto& [name, launches] : region.recomputed_names) figure.again.emplace_back(names.string(name), launches);
-  std::stable_sort(figure.again.begin(), figure.again.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  KernelRegionFigure figure{
+      region.scope == 0 ? "" : names.scope_path(region.scope), region.launches, region.recomputed, {}, region.recomputed_names.size()};
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> again(region.recomputed_names.begin(), region.recomputed_names.end());
+  std::stable_sort(again.begin(), again.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  for (std::size_t i = 0; i < std::min(listed_names, again.size()); ++i)
+    figure.again.emplace_back(name_of(names, again[i].first), again[i].second);
   return figure;
 }
 
@@ -74,7 +75,8 @@ Result<std::optional<KernelFigures>> kernels_of(const trace::TraceFile& file, co
   KernelFigures figures;
   figures.launches = counted->launches;
   figures.phases = counted->phases;
-  for (const auto& [name, launches] : counted->names) figures.names.push_back({std::string(names.string(name)), launches});
+  figures.launches_left_out = counted->launches_left_out;
+  for (const auto& [name, launches] : counted->names) figures.names.push_back({name_of(names, name), launches});
   std::stable_sort(figures.names.begin(), figures.names.end(), [](const KernelName& a, const KernelName& b) { return a.all() > b.all(); });
   for (const ledger::KernelRegion& region : counted->regions) figures.regions.push_back(region_figure(names, region));
   return std::optional<KernelFigures>(std::move(figures));
@@ -100,8 +102,10 @@ ordered_json kernels_json(const KernelFigures& kernels) {
     json["regions"].push_back({{"region", region.region.empty() ? ordered_json(nullptr) : ordered_json(region.region)},
                                {"launches", region.launches},
                                {"recomputed", region.recomputed},
+                               {"different_recomputed", region.different},
                                {"recomputed_kernels", again}});
   }
+  if (kernels.launches_left_out != 0) json["launches_in_other_regions"] = kernels.launches_left_out;
   return json;
 }
 
@@ -113,7 +117,8 @@ std::string devices_text(const std::vector<DeviceFigure>& devices, const Style& 
     for (const OwnerFigure& owner : device.owners)
       table.row({Cell::words(owner.owner), Cell::bytes(owner.bytes), Cell::percent(owner.bytes, device.memory.held.peak)});
     const std::string headline = device.device + " at its fullest (event " + std::to_string(device.memory.held.peak_event) +
-                                 "): " + format_bytes(device.memory.held.peak, style.exact_bytes) + ", outside PyTorch's allocator up to " +
+                                 "): " + format_bytes(device.memory.held.peak, style.exact_bytes) +
+                                 (device.memory.is_lower_bound ? " or more" : "") + ", outside PyTorch's allocator up to " +
                                  format_bytes(device.memory.outside_allocator.peak, style.exact_bytes);
     text += "\n" + wrapped(headline, style, 2) + "\n" + table.render();
     if (device.memory.unmapped_at_peak != 0)
@@ -142,7 +147,7 @@ std::string kernels_text(const KernelFigures& kernels, const Style& style) {
                (region.again[i].second > 1 ? " x " + format_count(region.again[i].second) : "");
     text += "  " +
             wrapped((region.region.empty() ? "outside any region" : region.region) + " ran " + format_count(region.recomputed) +
-                        " again: " + again + (region.again.size() > 3 ? ", ..." : ""),
+                        " again: " + again + (region.different > 3 ? ", ..." : ""),
                     style, 4) +
             "\n";
   }

@@ -32,13 +32,15 @@ struct KernelName {
 struct KernelRegionFigure {
   std::string region;  // empty: outside any
   std::uint64_t launches = 0, recomputed = 0;
-  std::vector<std::pair<std::string, std::uint64_t>> again;  // what the recompute launched, by launches, falling
+  std::vector<std::pair<std::string, std::uint64_t>> again;  // what the recompute launched most, by launches, falling
+  std::uint64_t different = 0;                               // how many kernels it launched; `again` has the first 100
 };
 struct KernelFigures {
   std::uint64_t launches = 0;
   ledger::LaunchesByPhase phases{};
   std::vector<KernelName> names;            // by launches, falling
   std::vector<KernelRegionFigure> regions;  // in the order of their first launch
+  std::uint64_t launches_left_out = 0;      // in regions that are not listed
 };
 
 // Of every device that the trace shows; empty without the driver's events.
