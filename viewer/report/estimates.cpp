@@ -4,12 +4,18 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace liveset::report {
 namespace {
 
 using nlohmann::ordered_json;
+
+// The stand-in knows some hundred; a trace that states more is none of its.
+constexpr std::size_t most_estimates = 1000, shown_estimates = 30;
 
 struct Kind {
   const char* what;
@@ -20,8 +26,7 @@ struct Kind {
 constexpr std::array<Kind, 10> kinds = {{
     {"device_value_read", Reach::none,
      "the job read a value from the device; kernels compute nothing here, so it got 0 or what a copy had put there. Nothing changes unless "
-     "the "
-     "job decides by it"},
+     "the job decides by it"},
     {"dynamic_shape", Reach::allocator, "a size depends on values on the device, which are not there"},
     {"workspace", Reach::allocator, "a library was asked how much scratch memory it wants; the answer is an assumption, mostly 0"},
     {"convolution", Reach::allocator, "cuDNN chooses a convolution's algorithm and its scratch memory by the GPU; here it is given none"},
@@ -31,7 +36,9 @@ constexpr std::array<Kind, 10> kinds = {{
     {"side_stream_free", Reach::allocator, "a block used on a second stream is free when the work there is done; work takes no time here"},
     {"library_memory", Reach::outside, "what a library takes from the driver for itself is an assumption"},
     {"compiled", Reach::allocator, "what torch.compile fuses and tunes follows measurements, which say nothing here"},
-    {"unknown_function", Reach::allocator, "a library function without a stand-in was called; it did nothing"},
+    {"unknown_function", Reach::allocator,
+     "a function without a stand-in was called; it did nothing. The driver, the runtime and NVML answered that it is not supported, other "
+     "libraries that all is well"},
     {"context_bytes", Reach::outside, "what the context of this GPU takes is an assumption of its profile"},
 }};
 
@@ -71,25 +78,57 @@ void take_device(const ordered_json& json, DryRun& dry_run) {
   dry_run.assumed = texts_in(json, "assumed");
 }
 
-void take_estimate(const ordered_json& json, DryRun& dry_run) {
+Estimate estimate_in(const ordered_json& json) {
   Estimate estimate;
   estimate.what = text_in(json, "what");
-  if (estimate.what.empty()) return;
   estimate.detail = text_in(json, "detail");
   estimate.count = number_in(json, "count");
   estimate.first = texts_in(json, "first");
   const Kind* kind = find_kind(estimate.what);
   estimate.why = kind != nullptr ? kind->why : "the stand-in calls it an estimate; this version does not know why";
   estimate.reach = kind != nullptr ? kind->reach : Reach::allocator;
-  const auto same = [&](const Estimate& other) { return other.what == estimate.what && other.detail == estimate.detail; };
-  const auto found = std::find_if(dry_run.estimates.begin(), dry_run.estimates.end(), same);
-  if (found == dry_run.estimates.end()) {
-    dry_run.estimates.push_back(std::move(estimate));
-  } else {
-    found->count = std::max(found->count, estimate.count);  // the last one, unless two threads said theirs at once
-    if (found->first.empty()) found->first = std::move(estimate.first);
-  }
+  return estimate;
 }
+
+class Collecting {
+ public:
+  explicit Collecting(const trace::Dictionary& names) : names_(names), was_read_(names.strings.size()) {}
+
+  void attribute(const trace::Event& event) {
+    const std::string_view key = names_.string(event.name);
+    const bool is_device = key == "standin.device";
+    if ((!is_device && key != "standin.estimate") || event.text >= was_read_.size()) return;
+    if (was_read_[event.text]) return;  // a text says the same each time
+    was_read_[event.text] = true;
+    const ordered_json json = ordered_json::parse(names_.string(event.text), nullptr, false);
+    if (!json.is_object()) return;
+    found_ = true;
+    is_device ? take_device(json, out_) : take(estimate_in(json));
+  }
+  void take(Estimate estimate) {
+    if (estimate.what.empty()) return;
+    const auto place = places_.find({estimate.what, estimate.detail});
+    if (place != places_.end()) {
+      Estimate& known = out_.estimates[place->second];
+      known.count = std::max(known.count, estimate.count);  // the last one, unless two threads said theirs at once
+      if (known.first.empty()) known.first = std::move(estimate.first);
+    } else if (out_.estimates.size() >= most_estimates) {
+      ++out_.left_out;
+    } else {
+      places_.try_emplace({estimate.what, estimate.detail}, out_.estimates.size());
+      out_.estimates.push_back(std::move(estimate));
+    }
+  }
+  bool found() const { return found_; }
+  DryRun& out() { return out_; }
+
+ private:
+  const trace::Dictionary& names_;
+  std::vector<bool> was_read_;  // by String id
+  std::map<std::pair<std::string, std::string>, std::size_t> places_;
+  DryRun out_;
+  bool found_ = false;
+};
 
 bool has_string(const trace::TraceFile& file, std::string_view text) {
   const auto& strings = file.dictionary().strings;
@@ -107,7 +146,9 @@ bool chunk_has(const trace::Columns& columns, trace::Kind kind) {
 }
 
 std::uint64_t times(std::uint64_t bytes, double factor) {
-  return static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * factor));
+  constexpr double limit = 18446744073709551616.0;  // 2^64
+  const double product = std::round(static_cast<double>(bytes) * factor);
+  return product < limit ? static_cast<std::uint64_t>(product) : std::numeric_limits<std::uint64_t>::max();
 }
 
 ordered_json factor_json(const Factor& factor, std::uint64_t peak) {
@@ -145,22 +186,29 @@ std::string device_line(const DryRun& dry_run, const Style& style) {
 }
 
 // Whether the peak has room beside the context.
-std::string room_line(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style) {
-  if (out_of_memory) return "does not fit";
+std::string room_text(const DryRun& dry_run, const DevicePeaks& peaks, const Style& style) {
   const std::uint64_t usable = dry_run.memory_bytes - std::min(dry_run.memory_bytes, dry_run.context_bytes);
   if (std::max(peaks.reserved, peaks.held) == 0 || usable == 0) return {};
   const Factor& factor = dry_run.band.reserved;
   const std::uint64_t others = peaks.held - std::min(peaks.held, peaks.reserved);
-  const std::uint64_t most = others + (factor.is_known() ? factor.of_high(peaks.reserved) : peaks.reserved);
+  const std::uint64_t most = factor.is_known() ? factor.of_high(peaks.reserved) : peaks.reserved;
   std::string taken;
   if (peaks.reserved != 0) taken = bytes_in_band(peaks.reserved, factor, style) + " reserved at the peak";
   if (others != 0) taken += (taken.empty() ? "" : " and ") + format_bytes(others, style.exact_bytes) + " outside PyTorch's allocator";
   taken += ", of " + format_bytes(usable, style.exact_bytes) + " beside the context (" +
            format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
   if (dry_run.has("library_memory")) taken += "; what libraries take for themselves is an assumption";
-  if (most > usable) return "may not fit: " + taken;
+  if (others > usable || most > usable - others) return "may not fit: " + taken;
   const bool is_bounded = peaks.reserved == 0 || factor.is_known();
   return (is_bounded ? "fits: " : "fits unless the estimates below are far off: ") + taken;
+}
+
+std::string room_line(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style) {
+  if (shortage.times == 0) return room_text(dry_run, peaks, style);
+  if (!shortage.went_on) return "does not fit";
+  const std::string times = shortage.times == 1 ? "once" : format_count(shortage.times) + " times";
+  const std::string room = room_text(dry_run, peaks, style);
+  return "ran out of memory " + times + " and went on" + (room.empty() ? "" : "; so it " + room);
 }
 
 // Where in the job: the innermost frame that is not PyTorch's own, its file without the folders.
@@ -174,17 +222,30 @@ std::string place_of(const Estimate& estimate) {
 }
 
 std::string band_line(const ErrorBand& band) {
-  const std::string of_what = "expected error of such models (" + band.kind + "): ";
-  if (!band.allocated.is_known() && !band.reserved.is_known()) return of_what + "not known, none was compared with a real GPU";
-  return of_what + "allocated " + factor_text(band.allocated) + ", reserved " + factor_text(band.reserved) + "; seen on " + band.basis;
+  if (!band.allocated.is_known() && !band.reserved.is_known())
+    return "compared with real GPUs (" + band.kind + "): none was, error not known";
+  return "compared with real GPUs (" + band.kind + "): allocated " + factor_text(band.allocated) + ", reserved " +
+         factor_text(band.reserved) + "; seen on " + band.basis;
 }
 
-Table estimates_table(const DryRun& dry_run, const Style& style) {
+std::string estimates_text(const DryRun& dry_run, const Style& style) {
   Table table({{"times", true}, {"estimate"}, {"detail"}, {"first at"}}, TableFormat::text, style);
-  for (const Estimate& estimate : dry_run.estimates)
+  const std::size_t shown = std::min(shown_estimates, dry_run.estimates.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Estimate& estimate = dry_run.estimates[i];
     table.row({Cell::words((dry_run.counts_are_minima ? ">=" : "") + format_count(estimate.count)), Cell::words(estimate.what),
                Cell::words(estimate.detail.empty() ? "-" : estimate.detail), Cell::words(place_of(estimate))});
-  return table;
+  }
+  std::string text = table.render();
+  if (shown < dry_run.estimates.size())
+    text += "  (" + format_count(dry_run.estimates.size() - shown) + " more; --format json lists them)\n";
+  if (dry_run.left_out != 0) text += "  (" + format_count(dry_run.left_out) + " statements about still others were not read)\n";
+  std::set<std::string_view> said;
+  for (const Estimate& estimate : dry_run.estimates) {
+    if (said.size() < shown_estimates && said.insert(estimate.what).second)
+      text += "  " + wrapped(estimate.what + ": " + estimate.why, style, 4) + "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -197,7 +258,8 @@ bool DryRun::has(const std::string& what) const {
 }
 
 bool DryRun::estimates_allocator() const {
-  return std::any_of(estimates.begin(), estimates.end(), [](const Estimate& each) { return each.reach == Reach::allocator; });
+  return left_out != 0 ||
+         std::any_of(estimates.begin(), estimates.end(), [](const Estimate& each) { return each.reach == Reach::allocator; });
 }
 
 // The figures are those of public runs on real GPUs that were repeated on a stand-in (memory snapshots, published peaks); where ours
@@ -210,6 +272,7 @@ ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained) {
   const Factor unknown{0, 0};
   if (has("dynamic_shape") || has("unknown_function"))
     return {"with sizes or functions that the stand-in does not know", "", unknown, unknown};
+  if (has("side_stream_free")) return {"with blocks that several streams use", "", unknown, unknown};
   if (has("convolution") && compiled)
     return {"compiled, with convolutions", "one model, whose allocated was 11 % low", {1, 1 / 0.89}, unknown};
   if (has("convolution") && trained)
@@ -229,30 +292,26 @@ ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained) {
 
 Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
   if (!has_string(file, "standin.device") && !has_string(file, "standin.estimate")) return std::optional<DryRun>();
-  DryRun dry_run;
-  bool found = false, trained = false;
+  Collecting collecting(file.dictionary());
+  bool trained = false;
   trace::Columns kinds_of_chunk;
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
     if (const Status status = file.read_chunk(chunk, 0, kinds_of_chunk); !status) return status.error();
     trained = trained || chunk_has(kinds_of_chunk, trace::Kind::backward_begin);
     if (!chunk_has(kinds_of_chunk, trace::Kind::attribute)) continue;
     const Status status = trace::for_each_event(file, chunk, chunk + 1, [&](const trace::Event& event) {
-      if (event.kind != trace::Kind::attribute) return true;
-      const std::string_view key = file.dictionary().string(event.name);
-      if (key != "standin.device" && key != "standin.estimate") return true;
-      const ordered_json json = ordered_json::parse(file.dictionary().string(event.text), nullptr, false);
-      if (!json.is_object()) return true;
-      found = true;
-      key == "standin.device" ? take_device(json, dry_run) : take_estimate(json, dry_run);
+      if (event.kind == trace::Kind::attribute) collecting.attribute(event);
       return true;
     });
     if (!status) return status.error();
   }
-  if (!found) return std::optional<DryRun>();
+  if (!collecting.found()) return std::optional<DryRun>();
+  DryRun& dry_run = collecting.out();
+  if (!dry_run.has("compiled") && has_compiled_module(file)) collecting.take(estimate_in({{"what", "compiled"}, {"count", 1}}));
   const auto& end = file.health().end;
   dry_run.counts_are_minima = !end.empty() && end != "exit";
-  if (has_compiled_module(file)) take_estimate({{"what", "compiled"}, {"count", 1}}, dry_run);
   dry_run.band = error_band(dry_run.estimates, trained);
+  if (dry_run.left_out != 0) dry_run.band = {"with more estimates than were read", "", {0, 0}, {0, 0}};
   return std::optional<DryRun>(std::move(dry_run));
 }
 
@@ -260,15 +319,22 @@ std::string label_of(const DryRun& dry_run, const std::string& heap, const std::
   const std::size_t slash = heap.find('/');  // behind it stands who took the memory; what a library takes is assumed
   const bool is_librarys = slash != std::string::npos && heap.compare(slash, std::string::npos, "/program") != 0;
   if (is_librarys || counter == "outside_allocator") return "estimate";
+  if (slash == std::string::npos && (counter == "reserved" || counter == "segments")) return "estimate";
   if (dry_run.estimates_allocator()) return "estimate";
   return dry_run.estimates.empty() || !dry_run.has("device_value_read") ? "exact"
                                                                         : "exact if nothing depends on values read from the device";
 }
 
+std::optional<Factor> factor_of(const DryRun& dry_run, const std::string& heap, const std::string& counter) {
+  if (heap.find('/') != std::string::npos) return std::nullopt;
+  if (counter == "allocated") return dry_run.band.allocated;
+  if (counter == "reserved" || counter == "segments") return dry_run.band.reserved;
+  return std::nullopt;
+}
+
 std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style) {
-  if (!factor.is_known()) return format_bytes(bytes, style.exact_bytes) + " or more";
-  constexpr double wide = 1.01;  // below, the two ends would look the same
-  if (factor.high < wide && factor.low > 1 / wide) return format_bytes(bytes, style.exact_bytes);
+  if (!factor.is_known()) return format_bytes(bytes, style.exact_bytes) + " (error not known)";
+  if (!factor.is_wide()) return format_bytes(bytes, style.exact_bytes);
   return format_bytes(factor.of_low(bytes), style.exact_bytes) + " to " + format_bytes(factor.of_high(bytes), style.exact_bytes);
 }
 
@@ -300,28 +366,22 @@ ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks) {
            {{"kind", dry_run.band.kind},
             {"basis", dry_run.band.basis},
             {"allocated", factor_json(dry_run.band.allocated, peaks.allocated)},
-            {"reserved", factor_json(dry_run.band.reserved, peaks.reserved)}}}};
+            {"reserved", factor_json(dry_run.band.reserved, peaks.reserved)}}},
+          {"estimates_left_out", dry_run.left_out}};
 }
 
-std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style) {
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style) {
   const auto line = [&style](const std::string& text) { return "         " + wrapped(text, style, 9) + "\n"; };
   std::string text = "DRY RUN  " + wrapped(device_line(dry_run, style), style, 9) + "\n";
-  const std::string room = room_line(dry_run, peaks, out_of_memory, style);
+  const std::string room = room_line(dry_run, peaks, shortage, style);
   if (!room.empty()) text += line(room);
   if (peaks.allocated != 0) {
-    text += line("allocated and reserved: " + label_of(dry_run, "cuda:0", "allocated"));
+    text += line("allocated: " + label_of(dry_run, "cuda:0", "allocated"));
+    text += line("reserved: estimate, as it depends on the addresses that the driver gives");
     text += line(band_line(dry_run.band));
   }
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
-  if (dry_run.estimates.empty()) return text;
-  text += "\n" + estimates_table(dry_run, style).render();
-  std::vector<std::string> said;
-  for (const Estimate& estimate : dry_run.estimates) {
-    if (std::find(said.begin(), said.end(), estimate.what) != said.end()) continue;
-    said.push_back(estimate.what);
-    text += "  " + wrapped(estimate.what + ": " + estimate.why, style, 4) + "\n";
-  }
-  return text;
+  return dry_run.estimates.empty() ? text : text + "\n" + estimates_text(dry_run, style);
 }
 
 }  // namespace liveset::report

@@ -33,6 +33,7 @@ struct Factor {
   bool is_known() const { return high != 0; }
   std::uint64_t of_low(std::uint64_t bytes) const;
   std::uint64_t of_high(std::uint64_t bytes) const;
+  bool is_wide() const { return is_known() && (high > 1.01 || low < 0.99); }  // else the two ends look the same
 };
 
 struct ErrorBand {
@@ -48,12 +49,13 @@ struct DryRun {
   std::int64_t devices = 1, world = 1;
   std::string backing;
   std::vector<std::string> assumed;  // which of the GPU's facts are
-  std::vector<Estimate> estimates;   // in the order of their first time
+  std::vector<Estimate> estimates;   // in the order of their first time, no more than 1,000
+  std::uint64_t left_out = 0;        // statements about further ones
   bool counts_are_minima = false;    // the job did not end by itself: what it counted last is not in the trace
   ErrorBand band;
 
   bool has(const std::string& what) const;
-  // Whether allocated, active, requested and reserved are estimates; outside: whether what others hold is.
+  // Whether allocated, active and requested are estimates; reserved always is.
   bool estimates_allocator() const;
 };
 
@@ -62,7 +64,16 @@ Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file);
 // By what was estimated. `trained`: there was a backward.
 ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained);
 // "exact", "exact if nothing depends on values read from the device", "estimate". `heap`: "cuda:0", or "cuda:0/nccl" of a library.
+// Reserved follows from the addresses that the driver gives too, and those are assumed.
 std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter);
+// Nothing where no such counter was compared with a real GPU's.
+std::optional<Factor> factor_of(const DryRun& dry_run, const std::string& heap, const std::string& counter);
+
+// An allocator had no memory for what was asked.
+struct Shortage {
+  std::uint64_t times = 0;
+  bool went_on = false;  // the job allocated more after the last time
+};
 
 // Of the shown device; 0 where the trace does not tell.
 struct DevicePeaks {
@@ -72,8 +83,8 @@ struct DevicePeaks {
 
 nlohmann::ordered_json estimates_json(const DryRun& dry_run);
 nlohmann::ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks);
-// The block under the summary. `out_of_memory`: the job did not fit.
-std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, bool out_of_memory, const Style& style);
+// The block under the summary.
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style);
 // "20.00 GiB to 25.00 GiB" where the band is wide, else the bytes.
 std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style);
 

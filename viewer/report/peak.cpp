@@ -135,6 +135,9 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   if (!blocks) return blocks.take_error();
 
   report.peak = std::move(*moment);
+  Result<std::optional<DryRun>> dry_run = find_dry_run(file);
+  if (!dry_run) return dry_run.take_error();
+  if (*dry_run) label_peak(**dry_run, report.peak);
   report.groups = group(*blocks, options.by);
   std::stable_sort(blocks->begin(), blocks->end(), [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
   if (blocks->size() > options.top) blocks->resize(options.top);

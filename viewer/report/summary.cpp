@@ -93,6 +93,16 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
   return figures;
 }
 
+// Whether the heap had another block after the last time.
+Shortage shortage_of(const PhysicalLedger& ledger, const std::vector<OutOfMemoryFigure>& out_of_memory) {
+  Shortage shortage{out_of_memory.size(), false};
+  if (out_of_memory.empty()) return shortage;
+  const ledger::OutOfMemory& last = out_of_memory.back().found;
+  ledger.blocks.for_each(
+      [&](std::uint32_t, const ledger::Block& block) { shortage.went_on |= block.birth > last.event && block.heap() == last.heap; });
+  return shortage;
+}
+
 }  // namespace
 
 DevicePeaks device_peaks(const Summary& summary) {
@@ -129,6 +139,12 @@ Result<PeakFigure> moment_at(const trace::TraceFile& file, const PhysicalLedger&
   Result<PeakFigure> figure = look_at(file, ledger, event);
   if (figure) figure->bytes = figure->allocated_bytes;
   return figure;
+}
+
+void label_peak(const DryRun& dry_run, PeakFigure& peak) {
+  if (peak.heap.compare(0, 5, "cuda:") != 0) return;
+  peak.label = label_of(dry_run, peak.heap, peak.counter);
+  if (peak.label == "estimate") peak.band = factor_of(dry_run, peak.heap, peak.counter);
 }
 
 Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const PhysicalLedger& ledger,
@@ -182,6 +198,7 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
   if (!out_of_memory) return out_of_memory.take_error();
   summary.out_of_memory = std::move(*out_of_memory);
+  summary.shortage = shortage_of(*ledger, summary.out_of_memory);
   if (!summary.out_of_memory.empty() && summary.out_of_memory.back().found.heap == ledger->shown_heap) {
     Result<PeakFigure> live = moment_at(file, *ledger, summary.out_of_memory.back().found.event);
     if (!live) return live.take_error();
@@ -190,6 +207,7 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   Result<std::optional<DryRun>> dry_run = find_dry_run(file);
   if (!dry_run) return dry_run.take_error();
   summary.dry_run = std::move(*dry_run);
+  if (summary.dry_run && summary.peak) label_peak(*summary.dry_run, *summary.peak);
   summary.devices = devices_of(file, *ledger);
   Result<std::optional<KernelFigures>> kernels = kernels_of(file, *ledger, options.range);
   if (!kernels) return kernels.take_error();

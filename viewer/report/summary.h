@@ -27,6 +27,8 @@ struct PeakFigure {
   std::string counter, heap, module, scope;
   std::uint64_t bytes = 0, event = ledger::no_event, time_ns = 0;
   bool sampled = false;
+  std::string label;           // of a dry run: label_of
+  std::optional<Factor> band;  // of a dry run's estimate
   std::optional<std::int64_t> step;
   trace::Phase phase = trace::Phase::other;
   std::uint64_t allocated_bytes = 0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
@@ -69,6 +71,7 @@ struct Summary {
   std::vector<CounterFigure> counters;
   std::optional<PeakFigure> peak;
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
+  Shortage shortage;                             // in the range
   std::optional<DryRun> dry_run;                 // of the whole trace
   std::vector<DeviceFigure> devices;
   std::optional<KernelFigures> kernels;
@@ -98,6 +101,8 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const std::string& counter);
 // The live set of the shown heap after `event`, as if it were a peak of `allocated`.
 Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event);
+
+void label_peak(const DryRun& dry_run, PeakFigure& peak);
 
 Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                                         const ledger::Range& range);

@@ -54,15 +54,17 @@ ordered_json step_json(const StepFigure& figure) {
   return json;
 }
 
+void add_band(const Factor& factor, std::uint64_t bytes, ordered_json& figure) {
+  figure["low"] = factor.is_known() ? ordered_json(factor.of_low(bytes)) : ordered_json(nullptr);
+  figure["high"] = factor.is_known() ? ordered_json(factor.of_high(bytes)) : ordered_json(nullptr);
+}
+
 // Which figures of a dry run are estimates.
 void add_label(const DryRun& dry_run, const CounterFigure& counter, ordered_json& figure) {
   const std::string label = label_of(dry_run, counter.heap, counter.name);
   figure["estimate"] = label == "estimate";
   figure["label"] = label;
-  const Factor& factor = counter.name == "reserved" ? dry_run.band.reserved : dry_run.band.allocated;
-  if (counter.name != "reserved" && counter.name != "allocated") return;
-  figure["low"] = factor.is_known() ? ordered_json(factor.of_low(counter.peak)) : ordered_json(nullptr);
-  figure["high"] = factor.is_known() ? ordered_json(factor.of_high(counter.peak)) : ordered_json(nullptr);
+  if (const std::optional<Factor> factor = factor_of(dry_run, counter.heap, counter.name)) add_band(*factor, counter.peak, figure);
 }
 
 ordered_json counters_json(const Summary& summary) {
@@ -138,6 +140,8 @@ ordered_json peak_json(const PeakFigure& peak) {
   json["allocated_bytes"] = peak.allocated_bytes;
   json["blocks"] = peak.blocks;
   if (peak.sampled) json["sampled"] = true;
+  if (!peak.label.empty()) json["estimate"] = peak.label == "estimate";
+  if (peak.band) add_band(*peak.band, peak.bytes, json);
   return json;
 }
 
@@ -187,11 +191,13 @@ ordered_json summary_json(const Summary& summary) {
                                {"peak_bytes", device.memory.held.peak},
                                {"peak_event", event_json(device.memory.held.peak_event)},
                                {"owners", owners_json(device.owners)},
-                               {"unmapped_handles", device.memory.unmapped_at_peak}});
+                               {"unmapped_handles", device.memory.unmapped_at_peak},
+                               {"estimate", device.memory.is_lower_bound}});
   }
   if (summary.kernels) json["kernels"] = kernels_json(*summary.kernels);
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
+  if (summary.shortage.times != 0) json["went_on_after_out_of_memory"] = summary.shortage.went_on;
   if (summary.dry_run) {
     json["dry_run"] = dry_run_json(*summary.dry_run, device_peaks(summary));
     json["estimates"] = estimates_json(*summary.dry_run);

@@ -92,20 +92,22 @@ std::string counter_label(const Summary& summary, const CounterFigure& counter) 
   return sampled + (counter.sampled ? ", est." : "estimate");
 }
 
-// Reserved bytes of a job with convolutions are known as a range only.
-bool is_range(const Summary& summary, const CounterFigure& counter) {
-  return summary.dry_run && summary.dry_run->has("convolution") && counter.heap == summary.heap &&
-         (counter.name == "reserved" || counter.name == "segments");
+// Where ours and the real figure were seen to lie well apart, a dry run's estimate is shown as a range.
+std::optional<Factor> range_of(const Summary& summary, const CounterFigure& counter) {
+  if (!summary.dry_run || counter.heap.compare(0, 5, "cuda:") != 0 || label_of(*summary.dry_run, counter.heap, counter.name) != "estimate")
+    return std::nullopt;
+  const std::optional<Factor> factor = factor_of(*summary.dry_run, counter.heap, counter.name);
+  return factor && factor->is_wide() ? factor : std::nullopt;
 }
 
 Cell peak_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
-  if (!is_range(summary, counter)) return Cell::bytes(counter.peak);
-  return Cell::words(bytes_in_band(counter.peak, summary.dry_run->band.reserved, style));
+  const std::optional<Factor> range = range_of(summary, counter);
+  return range ? Cell::words(bytes_in_band(counter.peak, *range, style)) : Cell::bytes(counter.peak);
 }
 
 Cell final_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
-  if (!is_range(summary, counter)) return Cell::bytes(counter.final);
-  return Cell::words(">= " + format_bytes(counter.final, style.exact_bytes));
+  const std::optional<Factor> range = range_of(summary, counter);
+  return range ? Cell::words(">= " + format_bytes(range->of_low(counter.final), style.exact_bytes)) : Cell::bytes(counter.final);
 }
 
 Table counters_table(const Summary& summary, TableFormat format, const Style& style) {
@@ -147,6 +149,10 @@ void reconciliation_lines(const Summary& summary, const Style& style, std::vecto
                     format_time(found.longest_delay_ns));
   if (found.freed_before_release != 0)
     lines.push_back(counted(found.freed_before_release, "block was", "blocks were") + " freed before the value in it was released");
+}
+
+std::string peak_bytes(const PeakFigure& peak, const Style& style) {
+  return peak.band && peak.band->is_wide() ? bytes_in_band(peak.bytes, *peak.band, style) : format_bytes(peak.bytes, style.exact_bytes);
 }
 
 }  // namespace
@@ -204,10 +210,11 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
 }
 
 std::string peak_headline(const PeakFigure& peak, const Style& style) {
-  std::string text = bold(
-      "PEAK  " + format_bytes(peak.bytes, style.exact_bytes) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style),
-      style);
-  if (!style.exact_bytes) text += "  (" + format_count(peak.bytes) + " bytes)";
+  const bool is_range = peak.band && peak.band->is_wide();
+  std::string text =
+      bold("PEAK  " + peak_bytes(peak, style) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style), style);
+  if (peak.label == "estimate") text += "  estimate";
+  if (!style.exact_bytes && !is_range) text += "  (" + format_count(peak.bytes) + " bytes)";
   if (peak.sampled) text += "  sampled";
   text += "\n      ";
   text += peak.step ? "step " + std::to_string(*peak.step) + ", " : "outside any step, ";
@@ -259,7 +266,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   text += devices_text(summary.devices, style);
   if (summary.kernels) text += kernels_text(*summary.kernels, style);
 
-  if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), !summary.out_of_memory.empty(), style);
+  if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), summary.shortage, style);
 
   std::vector<std::string> lines = health_lines(summary, style);
   const std::size_t problems = lines.size();
@@ -293,9 +300,10 @@ std::string summary_markdown(const Summary& summary, const Style& style) {
   if (!summary.out_of_memory.empty()) text += "\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;
-    text += "Peak: **" + format_bytes(peak.bytes, style.exact_bytes) + "** " + peak.counter + " on " + printable(peak.heap, style) + ", " +
-            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " + std::string(trace::phase_name(peak.phase)) +
-            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " + std::to_string(peak.event) + "\n\n";
+    text += "Peak: **" + peak_bytes(peak, style) + "** " + (peak.label == "estimate" ? "(estimate) " : "") + peak.counter + " on " +
+            printable(peak.heap, style) + ", " + (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " +
+            std::string(trace::phase_name(peak.phase)) + (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") +
+            ", event " + std::to_string(peak.event) + "\n\n";
     text += classes_table(peak, TableFormat::md, style).render() + "\n";
   }
   if (!summary.steps.empty()) {

@@ -161,6 +161,22 @@ def compiled():
     train(torch.compile(mlp()), torch.randn(64, 256, device="cuda"), lambda y: y.square().mean())
 
 
+def compiled_function():
+    """No module is compiled, so no parameter's name tells."""
+
+    @torch.compile
+    def loss_of(y):
+        return (F.gelu(y) * torch.sigmoid(y)).square().mean()
+
+    train(mlp(), torch.randn(64, 256, device="cuda"), loss_of)
+
+
+def compiled_in_place():
+    model = mlp()
+    model.compile()
+    train(model, torch.randn(64, 256, device="cuda"), lambda y: y.square().mean())
+
+
 def cuda_graph():
     model, batch = mlp(), torch.randn(64, 256, device="cuda")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -236,7 +252,7 @@ def fsdp2():
     dist.destroy_process_group()
 
 
-MODELS = [resnet50, unet, vit, lstm, moe, amp, compiled, cuda_graph, profiler, loader, ddp, fsdp2]
+MODELS = [resnet50, unet, vit, lstm, moe, amp, compiled, compiled_function, compiled_in_place, cuda_graph, profiler, loader, ddp, fsdp2]
 
 if __name__ == "__main__":
     torch.manual_seed(0)
