@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "profiler/writer/trace_writer.h"
@@ -17,6 +18,7 @@
 #include "tests/support/temporary_folder.h"
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/report/summary.h"
 #include "viewer/trace/facts.h"
 #include "viewer/trace/trace_file.h"
 
@@ -30,6 +32,20 @@ struct Outcome {
 };
 
 void mix(std::uint64_t& hash, std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3U; }
+
+// All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
+void read_reports(const trace::TraceFile& file) {
+  using nlohmann::ordered_json;
+  for (const char* counter : {"allocated", "reserved"}) {
+    report::SummaryOptions options;
+    options.counter = counter;
+    const Result<report::Summary> summary = report::summarize(file, options);
+    if (!summary) continue;
+    (void)report::summary_text(*summary, {});
+    (void)report::summary_markdown(*summary, {});
+    (void)report::summary_json(*summary).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  }
+}
 
 Outcome read_path(const std::string& path) {
   Outcome outcome;
@@ -54,6 +70,7 @@ Outcome read_path(const std::string& path) {
   // The analysis must stand whatever the reader lets through.
   if (auto physical = ledger::build_physical(*file)) (void)ledger::attribute_blocks(*file, *physical);
   (void)ledger::build_logical(*file, {});
+  read_reports(*file);
   return outcome;
 }
 
@@ -90,6 +107,47 @@ void add_recomputes(writer::TraceWriter& writer, std::uint64_t time_ns) {
   }
 }
 
+// What a dry run adds: memory by library behind segments, handles and mappings, kernels, and what was estimated.
+void add_dry_run(writer::TraceWriter& writer, std::uint64_t time_ns) {
+  constexpr std::uint32_t first_name = 1000, heaps = 3, torch = 2, nccl = 3, host = 4;
+  std::uint32_t name = first_name;
+  const auto named = [&](const std::string& text) {
+    writer.define_string(name, text);
+    return name++;
+  };
+  writer.define_source(2, "driver", "1", "the driver's calls", "nothing");
+  const char* const names[heaps] = {"cuda:0/torch", "cuda:1/nccl", "host/torch"};
+  for (std::uint32_t i = 0; i < heaps; ++i) writer.define_heap(torch + i, named(names[i]), i < 2 ? proto::CUDA : proto::CPU, i % 2, 2);
+  const auto append = [&](int kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes) {
+    writer::Event event = test::allocation(time_ns, address, bytes, heap);
+    event.kind = static_cast<std::uint8_t>(kind);
+    writer.append(event);
+  };
+  const auto attribute = [&](const char* key, const std::string& json) {
+    writer::Event event = test::event(proto::EVENT_ATTRIBUTE, time_ns);
+    event.name = named(key);
+    event.text = named(json);
+    writer.append(event);
+  };
+  attribute("standin.device", R"({"gpu":"h100","name":"GPU","capability":90,"memory_bytes":85018279936,"context_bytes":549453824,)"
+                              R"("devices":2,"world":2,"backing":"small","assumed":["context_bytes"]})");
+  for (std::uint64_t i = 1; i <= 16; ++i) {
+    for (const int kind : {proto::EVENT_SEGMENT_ALLOC, proto::EVENT_HANDLE_CREATE, proto::EVENT_SEGMENT_MAP})
+      append(kind, i % 2 == 0 ? torch : nccl, 0x100000 * i, 4096 * i);
+    append(proto::EVENT_HOST_ALLOC, host, 0x200000 * i, 512);
+    writer::Event kernel = test::event(proto::EVENT_KERNEL, time_ns);
+    kernel.name = named("_ZN2at6native" + std::to_string(3 + i / 10) + "add" + (i < 10 ? "" : "s") + "IfEEvT_");
+    kernel.scope = 1 + static_cast<std::uint32_t>(i % 3);
+    kernel.phase = i % 2 == 0 ? proto::PHASE_RECOMPUTE : proto::PHASE_FORWARD;
+    writer.append(kernel);
+    attribute("standin.estimate", R"({"what":"workspace","detail":"call )" + std::to_string(i % 5) + R"(","count":)" + std::to_string(i) +
+                                      R"(,"first":["/a/torch/f.py:1 f","/a/train.py:12 step"]})");
+    if (i % 3 == 0) append(proto::EVENT_HANDLE_RELEASE, i % 2 == 0 ? torch : nccl, 0x100000 * i, 4096 * i);
+    if (i % 4 == 0) append(proto::EVENT_SEGMENT_UNMAP, i % 2 == 0 ? torch : nccl, 0x100000 * i, 4096 * i);
+    if (i == 8) append(proto::EVENT_OUT_OF_MEMORY, 1, 0, std::uint64_t{1} << 40);
+  }
+}
+
 std::string good_trace(std::uint64_t seed, bool finished) {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("good.liveset");
@@ -114,6 +172,7 @@ std::string good_trace(std::uint64_t seed, bool finished) {
     writer->append(event);
   }
   add_recomputes(*writer, time_ns);
+  add_dry_run(*writer, time_ns);
   if (finished) writer->finish("exit");
   writer.reset();
   return test::read_file(path);

@@ -85,7 +85,30 @@ class TraceMutator {
 
   void change_dictionary(proto::Dictionary& dictionary) {
     if (dictionary.scope_size() != 0) dictionary.mutable_scope(0)->set_parent(static_cast<std::uint32_t>(number()));
-    if (dictionary.string_size() != 0) dictionary.mutable_string(0)->set_id(static_cast<std::uint32_t>(number()));
+    if (dictionary.string_size() != 0) change_string(*any_of(*dictionary.mutable_string()));
+    if (dictionary.heap_size() != 0) change_heap(*any_of(*dictionary.mutable_heap()));
+  }
+
+  template <class T>
+  T* any_of(google::protobuf::RepeatedPtrField<T>& entries) {
+    return entries.Mutable(static_cast<int>(random_.below(static_cast<std::uint64_t>(entries.size()))));
+  }
+  void change_string(proto::String& string) {
+    std::string& text = *string.mutable_text();
+    if (random_.below(2) == 0) return string.set_id(static_cast<std::uint32_t>(number()));
+    if (text.empty()) return;
+    if (random_.below(2) == 0) text[random_.below(text.size())] = static_cast<char>(random_.next());
+    // A number, of a size or a count, say.
+    const std::size_t digit = text.find_first_of("0123456789", random_.below(text.size()));
+    if (digit != std::string::npos) text.insert(digit, std::to_string(number()));
+  }
+  void change_heap(proto::Heap& heap) {
+    switch (random_.below(4)) {
+      case 0: return heap.set_id(static_cast<std::uint32_t>(number()));
+      case 1: return heap.set_source(static_cast<std::uint32_t>(random_.below(4)));
+      case 2: return heap.set_name(static_cast<std::uint32_t>(random_.below(1100)));
+      default: return heap.set_device_index(static_cast<std::int32_t>(number()));
+    }
   }
 
   static void append(const proto::Packet& packet, std::string& bytes) {
