@@ -43,16 +43,14 @@ void add_dryrun(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("dryrun", "run a CUDA job without a GPU and record it: liveset dryrun --gpu h100 -- python train.py");
   command->footer(
-      "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA\n"
-      "13 or 12, runs on a device that is not there: its allocator answers its own calls,\n"
-      "kernels compute nothing. Numbers that this cannot know exactly are labelled.\n"
+      "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA 13 or 12, runs on a device that is not "
+      "there: its allocator answers its own calls, kernels compute nothing. Numbers that this cannot know exactly are labelled.\n"
       "  liveset dryrun -- python train.py                        on an H100\n"
       "  liveset dryrun --gpu rtx4090 -q -o try.liveset -- python train.py --batch 8\n"
       "  liveset dryrun --gpu a100-40 --memory 30GiB -- python train.py\n"
       "  liveset dryrun -- torchrun --nproc-per-node 2 train.py   two ranks\n"
       "  liveset dryrun --world 64 -- python train.py             rank 0 of 64, alone\n"
-      "GPUs: a100-40 a100-80 b200 h100 h200 l40s rtx4090, or a JSON file in the format of\n"
-      "those (lib/liveset/gpus).\n"
+      "GPUs: a100-40 a100-80 b200 h100 h200 l40s rtx4090, or a JSON file in the format of those (lib/liveset/gpus).\n"
       "The exit status is the job's, 128 + N when signal N killed it, 2 when it cannot be dry-run.");
   add_job_options(*command, options->run);
   command->get_option("--quiet")->description("no line on stderr and no summary at the end");

@@ -48,6 +48,7 @@ std::string folded(const std::string& help) {
   std::string text;
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.find_first_not_of(' ') == std::string::npos) continue;  // of an option group without a description
     const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
     const std::size_t gap = line.find("  ", begin);
     std::size_t indent = gap == std::string::npos ? begin : line.find_first_not_of(' ', gap);

@@ -108,6 +108,7 @@ TEST_F(DryRun, HelpShowsExamples) {
   const Ran ran = run_program("liveset dryrun --help");
   EXPECT_EQ(ran.status, 0);
   EXPECT_THAT(ran.out, HasSubstr("liveset dryrun -- torchrun --nproc-per-node 2 train.py"));
+  EXPECT_THAT(ran.out, HasSubstr("a build for\nCUDA 13 or 12, runs"));  // lines are filled, not cut twice
   for (const char* gpu : {"a100-40", "a100-80", "b200", "h100", "h200", "l40s", "rtx4090"}) EXPECT_THAT(ran.out, HasSubstr(gpu));
 }
 

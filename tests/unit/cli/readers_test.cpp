@@ -185,6 +185,8 @@ TEST_F(Commands, HelpIsACommandToo) {
   EXPECT_EQ(run_program("help").out, run_program("--help").out);
   EXPECT_EQ(run_program("help peak").out, run_program("peak --help").out);
   EXPECT_THAT(run_program("help peak").out, HasSubstr("--by"));
+  for (const char* command : {"run", "dryrun", "summary", "peak", "ledger", "predict", "compare", "info", "dump"})
+    EXPECT_LE(longest_line(run_program(std::string("help ") + command).out), 80U) << command;
 }
 
 // An answer that did not arrive is no answer.
