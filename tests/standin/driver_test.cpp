@@ -1,4 +1,5 @@
 // The stand-in driver as a program meets it that looks its functions up: by dlsym, then cuGetProcAddress by name, version and flags.
+
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,38 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <vector>
 
-#include "hooks/standin/driver/types.h"
-#include "hooks/standin/model/errors.h"
+#include "tests/standin/driver.h"
 
 namespace standin {
 namespace {
-
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
-constexpr auto device_bytes = 1024 * mebibyte, context_bytes = 16 * mebibyte;
-
-void* driver_library() {
-  static void* handle = [] {  // LIVESET_STANDIN is read once
-    setenv("LIVESET_STANDIN",
-           "gpu=test\nname=Test "
-           "GPU\ncapability=90\nmultiprocessors=8\nmemory_bytes=1073741824\ncontext_bytes=16777216\ndevices=2\nbacking=all",
-           1);
-    return dlopen(LIVESET_LIB_DIR "/liveset/standin/driver/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  }();
-  return handle;
-}
-
-using LookUp = int (*)(const char*, void**, int, std::uint64_t, int*);
-LookUp look_up() { return reinterpret_cast<LookUp>(dlsym(driver_library(), "cuGetProcAddress_v2")); }
-
-// A driver function by name, as CUDA 13 knows it.
-template <class... Arguments>
-int call(const char* name, Arguments... arguments) {
-  void* function = nullptr;
-  if (look_up()(name, &function, 13000, 0, nullptr) != success) return -1;
-  return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
-}
 
 // First of all, while this process's driver was never asked: a child of fork may begin.
 TEST(DriverAlone, WithoutADryRunThereIsNoDevice) {
@@ -55,33 +29,6 @@ TEST(DriverAlone, WithoutADryRunThereIsNoDevice) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
 }
-
-struct DriverTest : testing::Test {
-  void* context = nullptr;
-
-  void SetUp() override {
-    ASSERT_NE(driver_library(), nullptr) << dlerror();
-    ASSERT_EQ(call("cuInit", 0u), success);
-    ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &context, 0), success);
-    ASSERT_EQ(call("cuCtxSetCurrent", context), success);
-  }
-  void TearDown() override {
-    EXPECT_EQ(used(), context_bytes) << "a test left memory behind";
-    call("cuCtxSetCurrent", static_cast<void*>(nullptr));
-    call("cuDevicePrimaryCtxRelease", 0);
-  }
-  static std::size_t used() {
-    std::size_t available = 0, total = 0;
-    EXPECT_EQ(call("cuMemGetInfo", &available, &total), success);
-    EXPECT_EQ(total, device_bytes);
-    return total - available;
-  }
-  static Address allocate(std::size_t bytes) {
-    Address address = 0;
-    EXPECT_EQ(call("cuMemAlloc", &address, bytes), success);
-    return address;
-  }
-};
 
 const char* symbol_of(const char* name, int version, std::uint64_t flags) {
   void* function = nullptr;
@@ -222,61 +169,6 @@ TEST_F(DriverTest, StreamOrderedAllocation) {
   EXPECT_EQ(call("cuMemAllocAsync", &address, mebibyte, stream), invalid_handle);
 }
 
-TEST_F(DriverTest, ACapturedAllocationLivesFromLaunchToFree) {
-  void *stream = nullptr, *graph = nullptr, *executable = nullptr;
-  Address address = 0;
-  ASSERT_EQ(call("cuStreamCreate", &stream, 1u), success);
-  ASSERT_EQ(call("cuStreamBeginCapture", stream, 2), success);
-  ASSERT_EQ(call("cuMemAllocAsync", &address, 2 * mebibyte, stream), success);
-  ASSERT_EQ(call("cuMemsetD8Async", address, static_cast<unsigned char>(5), std::size_t{64}, stream), success);
-  ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), success);
-  std::size_t count = 0;
-  EXPECT_EQ(call("cuGraphGetNodes", graph, static_cast<void**>(nullptr), &count), success);
-  EXPECT_EQ(count, 2u);
-  EXPECT_EQ(used(), context_bytes);
-  ASSERT_EQ(call("cuGraphInstantiate", &executable, graph, 0ull), success);
-  ASSERT_EQ(call("cuGraphLaunch", executable, stream), success);
-  EXPECT_EQ(used(), context_bytes + 2 * mebibyte);
-  unsigned char value = 0;
-  EXPECT_EQ(call("cuMemcpyDtoH", static_cast<void*>(&value), address + 63, std::size_t{1}), success);
-  EXPECT_EQ(value, 5);
-  EXPECT_EQ(call("cuMemFreeAsync", address, stream), success);
-  EXPECT_EQ(used(), context_bytes);
-  EXPECT_EQ(call("cuGraphExecDestroy", executable), success);
-  EXPECT_EQ(call("cuGraphDestroy", graph), success);
-  EXPECT_EQ(call("cuGraphLaunch", executable, stream), invalid_value);
-  EXPECT_EQ(call("cuStreamDestroy", stream), success);
-}
-
-TEST_F(DriverTest, AnExternalEventIsRecordedAtEachLaunch) {
-  void *stream = nullptr, *event = nullptr, *graph = nullptr, *executable = nullptr;
-  ASSERT_EQ(call("cuStreamCreate", &stream, 1u), success);
-  ASSERT_EQ(call("cuEventCreate", &event, 0u), success);
-  ASSERT_EQ(call("cuStreamBeginCapture", stream, 2), success);
-  EXPECT_EQ(call("cuEventRecordWithFlags", event, stream, 1u), success);
-  EXPECT_EQ(call("cuStreamWaitEvent", stream, event, 1u), success);
-  EXPECT_EQ(call("cuEventQuery", event), success);  // no part of the capture
-  ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), success);
-  std::size_t count = 2;
-  void* nodes[2] = {};
-  ASSERT_EQ(call("cuGraphGetNodes", graph, static_cast<void**>(nodes), &count), success);
-  ASSERT_EQ(count, 2u);
-  int record = 0, wait = 0;
-  EXPECT_EQ(call("cuGraphNodeGetType", nodes[0], &record), success);
-  EXPECT_EQ(call("cuGraphNodeGetType", nodes[1], &wait), success);
-  EXPECT_EQ(record, 7);
-  EXPECT_EQ(wait, 6);
-  ASSERT_EQ(call("cuGraphInstantiate", &executable, graph, 0ull), success);
-  float milliseconds = 0;
-  EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, event, event), invalid_handle);  // never recorded
-  EXPECT_EQ(call("cuGraphLaunch", executable, stream), success);
-  EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, event, event), success);
-  EXPECT_EQ(call("cuGraphExecDestroy", executable), success);
-  EXPECT_EQ(call("cuGraphDestroy", graph), success);
-  EXPECT_EQ(call("cuEventDestroy", event), success);
-  EXPECT_EQ(call("cuStreamDestroy", stream), success);
-}
-
 TEST_F(DriverTest, KernelsAreFoundByNameAndCheckedAtLaunch) {
   void *module = nullptr, *function = nullptr;
   ASSERT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>("image")), success);
@@ -305,73 +197,6 @@ TEST_F(DriverTest, PeersAreEnabledOnce) {
   EXPECT_EQ(call("cuCtxEnablePeerAccess", peer, 0u), peer_access_already_enabled);
   EXPECT_EQ(call("cuCtxDisablePeerAccess", peer), success);
   EXPECT_EQ(call("cuDevicePrimaryCtxRelease", 1), success);
-}
-
-// The status of tests/standin/process.cpp with these arguments; its standard error goes to `said`.
-int run_process(std::vector<std::string> arguments, std::string* said = nullptr) {
-  int ends[2];
-  if (pipe(ends) != 0) return -1;
-  const auto child = fork();
-  if (child == 0) {
-    dup2(ends[1], STDERR_FILENO);
-    arguments.insert(arguments.begin(), STANDIN_PROCESS);
-    std::vector<char*> pointers;
-    for (auto& argument : arguments) pointers.push_back(argument.data());
-    pointers.push_back(nullptr);
-    execv(STANDIN_PROCESS, pointers.data());
-    _exit(127);
-  }
-  close(ends[1]);
-  char letter = 0;
-  while (read(ends[0], &letter, 1) == 1)
-    if (said != nullptr) *said += letter;
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-// Another process of the dry run begins anew and opens what this one shows; a child of fork has no driver.
-TEST_F(DriverTest, ProcessesShareMemoryAndForkDoesNot) {
-  const auto address = allocate(3 * mebibyte);
-  SharedHandle handle{};
-  ASSERT_EQ(call("cuIpcGetMemHandle", &handle, address), success);
-  Address opened = 0;
-  EXPECT_EQ(call("cuIpcOpenMemHandle", &opened, handle, 1u), invalid_context);
-  std::string text;
-  for (const unsigned char byte : handle.bytes) {
-    constexpr char digits[] = "0123456789abcdef";
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  EXPECT_EQ(run_process({"open", text, std::to_string(3 * mebibyte)}), 0);
-  const auto child = fork();
-  if (child == 0) {
-    int count = 0;
-    _exit(call("cuDeviceGetCount", &count) == not_initialized && call("cuInit", 0u) == not_initialized ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(call("cuMemFree", address), success);
-}
-
-TEST(DriverBeside, ARealLibraryEndsTheProcessWithALine) {
-  const std::string described = "gpu=test\nmemory_bytes=1073741824\nfolder=";
-  setenv("LIVESET_STANDIN", (described + LIVESET_LIB_DIR "/liveset/standin").c_str(), 1);
-  std::string said;
-  EXPECT_EQ(run_process({"map", STANDIN_FOREIGN}, &said), 2);
-  EXPECT_EQ(said, "liveset dryrun: a real NVIDIA library is loaded beside the stand-ins: " STANDIN_FOREIGN "\n");
-  EXPECT_EQ(run_process({"map", LIVESET_LIB_DIR "/liveset/standin/cuda13/libcudart.so.13"}), 0);
-}
-
-TEST(DriverBeside, WhatIsNotUnderstoodEndsTheProcessWithALine) {
-  setenv("LIVESET_STANDIN", "gpu=test\nmemory_bytes=1073741824\ndevices=65", 1);
-  std::string said;
-  EXPECT_EQ(run_process({"map", "libc.so.6"}, &said), 2);
-  EXPECT_EQ(said,
-            "liveset dryrun: LIVESET_STANDIN is not what `liveset dryrun` of this version writes: gpu=test memory_bytes=1073741824 "
-            "devices=65\n");
 }
 
 TEST_F(DriverTest, ExportTablesEndTheProgramWithALine) {

@@ -2,23 +2,56 @@
 #include <algorithm>
 #include <cstring>
 
-#include "hooks/standin/driver/state.h"
+#include "hooks/standin/driver/copies.h"
 
 using namespace standin;
 
 namespace {
 
 // A value of the device that the program reads: whatever it decides by it is not what a real device would have said.
-void count_read(const Here& place, Address to, Address from) {
-  if (!place.machine->memory.on_device(to) && place.machine->memory.on_device(from)) liveset_standin_estimate("device_value_read", nullptr);
+void count_read(const Memory& memory, Address to, Address from) {
+  if (!memory.on_device(to) && memory.on_device(from)) liveset_standin_estimate("device_value_read", nullptr);
 }
+
+constexpr int on_host = 1, in_array = 3;
+
+Address begin_of(const Box& side, std::size_t plane) {
+  return (side.type == on_host ? reinterpret_cast<Address>(side.host) : side.device) + side.x + side.y * side.pitch + side.z * plane;
+}
+
+}  // namespace
+
+namespace standin {
+
+void BoxCopy::operator()() const {
+  if (memory == nullptr) return;
+  for (std::size_t plane = 0; plane < depth; ++plane)
+    for (std::size_t row = 0; row < height; ++row)
+      memory->copy(to + plane * to_plane + row * to_pitch, from + plane * from_plane + row * from_pitch, width);
+}
+
+Error plan(Machine& all, const Copy3D& box, BoxCopy* copy) {
+  *copy = {};
+  if (box.from.type == in_array || box.to.type == in_array) return success;
+  const auto from_plane = box.from.pitch * std::max(box.from.height, box.height);
+  const auto to_plane = box.to.pitch * std::max(box.to.height, box.height);
+  const auto from = begin_of(box.from, from_plane), to = begin_of(box.to, to_plane);
+  if (from == 0 || to == 0) return invalid_value;
+  count_read(all.memory, to, from);
+  *copy = {&all.memory, from, to, box.from.pitch, box.to.pitch, from_plane, to_plane, box.width, box.height, box.depth};
+  return success;
+}
+
+}  // namespace standin
+
+namespace {
 
 int copy(void* stream, Address to, Address from, std::size_t bytes) {
   auto place = here();
   if (place.error != success) return place.error;
   if (bytes == 0) return success;
   if (to == 0 || from == 0) return invalid_value;
-  count_read(place, to, from);
+  count_read(place.machine->memory, to, from);
   return enqueue(place, stream, NodeType::memcpy, [all = place.machine, to, from, bytes] { all->memory.copy(to, from, bytes); });
 }
 
@@ -46,31 +79,12 @@ int fill_rows(void* stream, Address to, std::size_t pitch, std::uint32_t value, 
   return success;
 }
 
-constexpr int in_array = 3;
-
-template <class Side>
-Address begin_of(const Side& side) {
-  return side.type == 1 ? reinterpret_cast<Address>(side.host) : side.device;
-}
-
 int copy_box(void* stream, const Copy3D& box) {
-  // What an array holds cannot be read but through textures, which no stand-in has.
-  if (box.from.type == in_array || box.to.type == in_array) return enqueue(here(), stream, NodeType::memcpy, [] {});
-  const auto from_plane = box.from.pitch * std::max(box.from.height, box.height);
-  const auto to_plane = box.to.pitch * std::max(box.to.height, box.height);
-  const auto from = begin_of(box.from) + box.from.x + box.from.y * box.from.pitch + box.from.z * from_plane;
-  const auto to = begin_of(box.to) + box.to.x + box.to.y * box.to.pitch + box.to.z * to_plane;
   auto place = here();
   if (place.error != success) return place.error;
-  if (from == 0 || to == 0) return invalid_value;
-  count_read(place, to, from);
-  return enqueue(place, stream, NodeType::memcpy,
-                 [all = place.machine, from, to, from_plane, to_plane, from_pitch = box.from.pitch, to_pitch = box.to.pitch,
-                  width = box.width, height = box.height, depth = box.depth] {
-                   for (std::size_t plane = 0; plane < depth; ++plane)
-                     for (std::size_t row = 0; row < height; ++row)
-                       all->memory.copy(to + plane * to_plane + row * to_pitch, from + plane * from_plane + row * from_pitch, width);
-                 });
+  BoxCopy copy;
+  if (auto error = plan(*place.machine, box, &copy); error != success) return error;
+  return enqueue(place, stream, NodeType::memcpy, copy);
 }
 
 Box box_of(const Rectangle& side, std::size_t height) {

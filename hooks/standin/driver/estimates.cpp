@@ -175,7 +175,7 @@ SISTER std::uint64_t liveset_standin_used(int device) {
 SISTER void* liveset_standin_variable(std::size_t bytes) {
   auto* all = machine();
   if (all == nullptr || bytes == 0) return nullptr;
-  const auto address = all->memory.reserve(bytes, AddressSpace::alignment);
-  if (address != 0) all->memory.add({address, bytes, 0, Kind::device, 0, 0, nullptr}, true);
+  Address address = 0;
+  (void)all->memory.allocate_uncounted(0, bytes, Kind::device, &address);
   return reinterpret_cast<void*>(address);
 }

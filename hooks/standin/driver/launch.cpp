@@ -68,14 +68,13 @@ int load_file(const char* file, Module** module) {
   return load(file, module, false);
 }
 
-int launch(const Here& place, const Function* function, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
-           void* stream, void** arguments) {
+int launch(const Here& place, const Function* function, const Extent& grid, const Extent& block, unsigned shared_bytes, void* stream,
+           void** arguments) {
   if (place.error != success) return place.error;
   auto& all = *place.machine;
   if (!all.modules.is_function(function)) return invalid_handle;
-  const auto threads = std::uint64_t{block[0]} * block[1] * block[2];
-  if (threads == 0 || threads > 1024 || grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[1] > 65535 || grid[2] > 65535)
-    return invalid_value;
+  const auto threads = std::uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) return invalid_value;
   if (shared_bytes > static_cast<unsigned>(multiprocessor_of(all.configuration.capability).shared_bytes_per_block)) return invalid_value;
   bool capturing = false;
   if (auto error = all.streams.enter(place.stream(stream), &capturing); error != success) return error;
@@ -86,8 +85,8 @@ int launch(const Here& place, const Function* function, const unsigned grid[3], 
     node->name = function->name;
     KernelNodeParameters parameters{};
     parameters.function = const_cast<Function*>(function);
-    std::copy_n(grid, 3, parameters.grid);
-    std::copy_n(block, 3, parameters.block);
+    parameters.grid = grid;
+    parameters.block = block;
     parameters.shared_bytes = shared_bytes;
     node->parameters.resize(sizeof parameters);
     std::memcpy(node->parameters.data(), &parameters, sizeof parameters);
@@ -99,7 +98,10 @@ int launch(const Here& place, const Function* function, const unsigned grid[3], 
     const auto kilohertz = device_attribute(all.configuration, 13, place.device());
     all.streams.occupy(place.stream(stream), cycles * 1'000'000 / std::max(kilohertz, 1));
   }
-  if (function->host_twin != nullptr) reinterpret_cast<HostTwin>(function->host_twin)(arguments, grid, block);
+  if (function->host_twin != nullptr) {
+    const unsigned grid_sizes[] = {grid.x, grid.y, grid.z}, block_sizes[] = {block.x, block.y, block.z};
+    reinterpret_cast<HostTwin>(function->host_twin)(arguments, grid_sizes, block_sizes);
+  }
   return success;
 }
 
@@ -226,9 +228,7 @@ STANDIN_STREAM_FUNCTION(cuLaunchKernel,
                          unsigned block_z, unsigned shared_bytes, void* stream, void** arguments, void** extra),
                         (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, own_stream(stream), arguments, extra)) {
   (void)extra;
-  const unsigned grid[] = {grid_x, grid_y, grid_z};
-  const unsigned block[] = {block_x, block_y, block_z};
-  return launch(here(), function, grid, block, shared_bytes, stream, arguments);
+  return launch(here(), function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, stream, arguments);
 }
 STANDIN_STREAM_FUNCTION(cuLaunchCooperativeKernel,
                         (const Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,

@@ -15,29 +15,19 @@ Here uncaptured() {
   return place;
 }
 
-// Frees memory of whatever kind has an address of its own; `stream` null: waits for the device, as cuMemFree does.
-int free_any(const Here& place, Address address) {
-  auto found = place.machine->memory.find(address);
-  if (!found || found->address != address) return invalid_value;
-  switch (found->kind) {
-    case Kind::pool: return place.machine->pools.free(address);
-    case Kind::graph: return place.machine->graphs.free(address);
-    default: return place.machine->memory.free(address);
-  }
-}
-
 }  // namespace
 
 STANDIN_EXPORT int cuMemAlloc_v2(Address* address, std::size_t bytes) {
   auto place = uncaptured();
-  return place.error != success ? place.error : place.machine->memory.allocate(place.device(), bytes, Kind::device, address);
+  return place.error != success ? place.error
+                                : place.machine->memory.allocate(place.device(), bytes, Kind::device, address, place.context->id);
 }
 
 STANDIN_EXPORT int cuMemAllocManaged(Address* address, std::size_t bytes, unsigned flags) {
   auto place = uncaptured();
   if (place.error != success) return place.error;
   if (flags != 1 && flags != 2 && flags != 4) return invalid_value;  // for all devices, the host, one stream
-  return place.machine->memory.allocate(place.device(), bytes, Kind::managed, address);
+  return place.machine->memory.allocate(place.device(), bytes, Kind::managed, address, place.context->id);
 }
 
 STANDIN_EXPORT int cuMemAllocPitch_v2(Address* address, std::size_t* pitch, std::size_t width, std::size_t rows, unsigned element) {
@@ -52,7 +42,7 @@ STANDIN_EXPORT int cuMemFree_v2(Address address) {
   if (place.error != success) return place.error;
   if (address == 0) return success;
   (void)place.machine->streams.synchronize_device(place.device());
-  return free_any(place, address);
+  return free_any(*place.machine, address);
 }
 
 STANDIN_EXPORT int cuMemGetInfo_v2(std::size_t* available, std::size_t* total) {
@@ -238,7 +228,7 @@ STANDIN_EXPORT int cuArray3DCreate_v2(Array** array, const ArrayDescription3D* d
   if (place.error != success) return place.error;
   if (array == nullptr || description == nullptr || bytes_of(*description) == 0) return invalid_value;
   Address address = 0;
-  auto error = place.machine->memory.allocate(place.device(), bytes_of(*description), Kind::device, &address);
+  auto error = place.machine->memory.allocate(place.device(), bytes_of(*description), Kind::device, &address, place.context->id);
   if (error == success) *array = new Array{address, *description};
   return error;
 }

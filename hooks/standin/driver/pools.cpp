@@ -52,10 +52,7 @@ STANDIN_STREAM_FUNCTION(cuMemFreeAsync, (Address address, void* stream), (addres
     node->address = address;
     return place.machine->streams.add_node(place.stream(stream), std::move(node));
   }
-  auto found = place.machine->memory.find(address);
-  if (!found || found->address != address) return invalid_value;
-  if (found->kind == Kind::pool) return place.machine->pools.free(address);
-  return found->kind == Kind::graph ? place.machine->graphs.free(address) : place.machine->memory.free(address);
+  return free_any(*place.machine, address);
 }
 
 STANDIN_EXPORT int cuDeviceGetDefaultMemPool(Pool** pool, int device) {

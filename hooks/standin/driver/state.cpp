@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,18 +21,22 @@ std::atomic<bool> is_fork_child{false};
 thread_local ThreadState state;
 
 // Stems of NVIDIA's own libraries that a stand-in takes the place of. libnvToolsExt and libnvtx only carry marks, and stay.
-constexpr const char* vendor_stems[] = {"libcuda",      "libcudart",   "libcublas",   "libcublasLt",     "libcudnn",    "libcufft",
-                                        "libcurand",    "libcusolver", "libcusparse", "libcusparseLt",   "libnccl",     "libnvrtc",
-                                        "libnvJitLink", "libcupti",    "libcufile",   "libnvshmem_host", "libnvidia-ml"};
+constexpr const char* vendor_stems[] = {"libcuda",     "libcudart",     "libcublas",       "libcublasLt", "libcudnn",
+                                        "libcufft",    "libcufftw",     "libcurand",       "libcusolver", "libcusolverMg",
+                                        "libcusparse", "libcusparseLt", "libnccl",         "libnvrtc",    "libnvJitLink",
+                                        "libcupti",    "libcufile",     "libnvshmem_host", "libnvidia-ml"};
 
+// Behind the stem stands ".so", or the name of a part (libcudnn_graph.so.9, libnvrtc-builtins.so.13.0) or a hash that a wheel's tools put
+// there (libcudart-d0da41ae.so.11.0). libcuda has no parts, but programs have libraries that are called libcuda_something.
 bool is_vendor_file(const char* file) {
   const char* name = std::strrchr(file, '/');
   name = name ? name + 1 : file;
-  for (const char* stem : vendor_stems) {
+  return std::any_of(std::begin(vendor_stems), std::end(vendor_stems), [name](const char* stem) {
     const auto length = std::strlen(stem);
-    if (std::strncmp(name, stem, length) == 0 && std::strncmp(name + length, ".so", 3) == 0) return true;
-  }
-  return false;
+    if (std::strncmp(name, stem, length) != 0) return false;
+    const char* rest = name + length;
+    return std::strncmp(rest, ".so", 3) == 0 || ((*rest == '_' || *rest == '-') && std::strcmp(stem, "libcuda") != 0);
+  });
 }
 
 std::string in_one_line(std::string text) {
@@ -105,6 +110,16 @@ Here here() {
   if (state.depth == 0 || state.contexts[state.depth - 1] == nullptr) return {all, nullptr, invalid_context};
   auto* context = state.contexts[state.depth - 1];
   return {all, context, success};
+}
+
+Error free_any(Machine& all, Address address) {
+  const auto found = all.memory.find(address);
+  if (!found || found->address != address) return invalid_value;
+  switch (found->kind) {
+    case Kind::pool: return all.pools.free(address);
+    case Kind::graph: return all.graphs.free(address);
+    default: return all.memory.free(address);
+  }
 }
 
 Here at_device(int device) {

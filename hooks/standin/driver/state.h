@@ -36,6 +36,9 @@ Here here();
 // The machine and a device by number, which needs no context.
 Here at_device(int device);
 
+// Frees memory of whatever kind has this address as its own.
+Error free_any(Machine& all, Address address);
+
 // Does `run` now, or makes it a node when the stream captures.
 template <class Run>
 Error enqueue(const Here& place, void* stream, NodeType type, Run&& run, const char* name = "") {
@@ -56,7 +59,7 @@ Error enqueue(const Here& place, void* stream, NodeType type, Run&& run, const c
 // Ends the process when the job cannot be simulated: one line on standard error, status 2.
 [[noreturn]] void refuse(const char* why, const char* what);
 
-// Once per process and context: what a dry run simulates goes into the trace.
+// Says in the trace what a dry run simulates, once per process: when its first context is made.
 void announce_device();
 
 }  // namespace standin

@@ -6,10 +6,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "hooks/standin/functions.h"
 #include "hooks/standin/interface.h"
 #include "hooks/standin/management/driver_functions.h"
-
-#define STANDIN_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 

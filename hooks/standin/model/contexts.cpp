@@ -39,7 +39,7 @@ Error Contexts::reset_primary(int device) {
 }
 
 void Contexts::end_primary(int device) {
-  memory_.free_all(device);
+  memory_.free_all(primaries_[static_cast<std::size_t>(device)]->context.id);
   memory_.discharge(device, configuration_.context_bytes);
 }
 
@@ -73,7 +73,8 @@ Error Contexts::destroy(Context* context) {
   std::lock_guard lock(mutex_);
   auto found = created_.find(context);
   if (found == created_.end()) return invalid_context;
-  memory_.discharge(found->second->device, configuration_.context_bytes);
+  memory_.free_all(context->id);
+  memory_.discharge(context->device, configuration_.context_bytes);
   created_.erase(found);
   return success;
 }

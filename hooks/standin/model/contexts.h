@@ -1,5 +1,5 @@
 // Contexts: the primary one of each device, which exists while it is retained, and those that programs make. Making one costs the
-// device its context bytes; with a primary one its device's plain allocations go. Thread-safe.
+// device its context bytes; with one the plain allocations that were made in it go. Thread-safe.
 #pragma once
 #include <map>
 #include <memory>

@@ -119,14 +119,16 @@ Error Graphs::update(Executable* executable, Graph* graph) {
 Error Graphs::reserve(Node& node) {
   if (node.bytes == 0) return invalid_value;
   node.address = memory_.reserve(node.bytes, AddressSpace::alignment);
-  return node.address == 0 ? out_of_memory : success;
+  if (node.address == 0) return out_of_memory;
+  node.range = {nullptr, [this, address = node.address, bytes = node.bytes](void*) { memory_.unreserve(address, bytes); }};
+  return success;
 }
 
 Error Graphs::free(Address address) {
   std::lock_guard lock(mutex_);
   auto found = live_.find(address);
   if (found == live_.end()) return invalid_value;
-  const auto [device, bytes] = found->second;
+  const auto [device, bytes, range] = std::move(found->second);
   live_.erase(found);
   usage_[device].used -= bytes;
   memory_.remove(address, true);
@@ -143,8 +145,11 @@ Error Graphs::run(const Graph& graph, bool free_on_launch) {
       std::lock_guard lock(mutex_);
       if (live_.count(node->address) > 0) return invalid_value;
       if (auto error = memory_.charge(node->device, node->bytes); error != success) return error;
-      memory_.add({node->address, node->bytes, node->device, Kind::graph, 0, 0, nullptr}, true);
-      live_[node->address] = {node->device, node->bytes};
+      if (auto error = memory_.add({node->address, node->bytes, node->device, Kind::graph}, true); error != success) {
+        memory_.discharge(node->device, node->bytes);
+        return error;
+      }
+      live_[node->address] = {node->device, node->bytes, node->range};
       auto& usage = usage_[node->device];
       usage.used += node->bytes;
       usage.used_high = std::max(usage.used_high, usage.used);

@@ -36,6 +36,8 @@ struct Node {
   std::string name;           // of a kernel
   std::function<void()> run;  // what a launch does; empty: nothing
   Address address = 0;        // of a memory node
+  // The addresses of an allocation node, which its copies and the memory itself share: they go with the last of them.
+  std::shared_ptr<void> range;
   std::size_t bytes = 0;
   int device = 0;
   std::vector<std::byte> parameters;  // as the program gave them, for the functions that give them back
@@ -100,7 +102,12 @@ class Graphs {
   mutable std::mutex mutex_;
   std::unordered_map<const Graph*, std::unique_ptr<Graph>> graphs_;
   std::unordered_map<const Executable*, std::unique_ptr<Executable>> executables_;
-  std::unordered_map<Address, std::pair<int, std::size_t>> live_;  // of memory nodes: device and bytes
+  struct Live {
+    int device;
+    std::size_t bytes;
+    std::shared_ptr<void> range;
+  };
+  std::unordered_map<Address, Live> live_;  // of memory nodes
   std::unordered_map<int, GraphMemory> usage_;
 };
 

@@ -55,24 +55,37 @@ void Memory::discharge(int device, std::size_t bytes) { used_[static_cast<std::s
 
 std::size_t Memory::used(int device) const { return used_[static_cast<std::size_t>(device)]; }
 
-Error Memory::allocate(int device, std::size_t bytes, Kind kind, Address* address) {
+Error Memory::allocate(int device, std::size_t bytes, Kind kind, Address* address, std::uint64_t context) {
   if (bytes == 0 || address == nullptr) return invalid_value;
   if (bytes > total()) return out_of_memory;
   const auto charged = charged_for(bytes);
   if (auto error = charge(device, charged); error != success) return error;
   std::lock_guard lock(mutex_);
   const auto found = allocations_.take(charged);
-  if (found == 0) {
+  if (found == 0 || !back(found, charged)) {
+    if (found != 0) allocations_.give_back(found, charged);
     discharge(device, charged);
     return out_of_memory;
   }
-  if (configuration_.backing != Backing::none) AddressSpace::back(found, charged);
-  entries_[found] = {{found, bytes, device, kind, next_id(), 0, nullptr}, charged};
+  entries_[found] = {{found, bytes, device, kind, next_id(), 0, nullptr, context}, charged};
   *address = found;
   return success;
 }
 
+bool Memory::back(Address address, std::size_t bytes) const {
+  return configuration_.backing == Backing::none || AddressSpace::back(address, bytes);
+}
+
 Memory::Entries::iterator Memory::entry_at(Address address) { return entries_.find(address); }
+
+// Of an allocation that `allocate` made.
+Memory::Entries::iterator Memory::release(Entries::iterator entry) {
+  const auto& [allocation, charged] = entry->second;
+  allocations_.give_back(allocation.address, charged);
+  written_.take(allocation.address, allocation.address + charged, [](Address, Address) {});
+  discharge(allocation.device, charged);
+  return entries_.erase(entry);
+}
 
 Error Memory::free(Address address) {
   std::lock_guard lock(mutex_);
@@ -80,27 +93,14 @@ Error Memory::free(Address address) {
   if (entry == entries_.end()) return invalid_value;
   const auto kind = entry->second.allocation.kind;
   if (kind != Kind::device && kind != Kind::managed) return invalid_value;
-  allocations_.give_back(address, entry->second.charged);
-  written_.take(address, address + entry->second.charged, [](Address, Address) {});
-  discharge(entry->second.allocation.device, entry->second.charged);
-  entries_.erase(entry);
+  release(entry);
   return success;
 }
 
-void Memory::free_all(int device) {
+void Memory::free_all(std::uint64_t context) {
   std::lock_guard lock(mutex_);
-  for (auto entry = entries_.begin(); entry != entries_.end();) {
-    const auto& [allocation, charged] = entry->second;
-    const bool plain = allocation.kind == Kind::device || allocation.kind == Kind::managed;
-    // Variables of modules are not charged, and go with their module.
-    if (!plain || allocation.device != device || charged == 0) {
-      ++entry;
-      continue;
-    }
-    allocations_.give_back(allocation.address, charged);
-    discharge(device, charged);
-    entry = entries_.erase(entry);
-  }
+  for (auto entry = entries_.begin(); entry != entries_.end();)
+    entry = entry->second.allocation.context == context ? release(entry) : std::next(entry);
 }
 
 Error Memory::allocate_host(std::size_t bytes, unsigned flags, int device, Address* address) {
@@ -164,15 +164,17 @@ Address Memory::reserve(std::size_t bytes, std::size_t alignment) {
 
 void Memory::unreserve(Address address, std::size_t bytes) {
   std::lock_guard lock(mutex_);
+  written_.take(address, address + bytes, [](Address, Address) {});
   reservations_.give_back(address, bytes);
 }
 
-void Memory::add(const Allocation& allocation, bool backed) {
+Error Memory::add(const Allocation& allocation, bool backed) {
   std::lock_guard lock(mutex_);
-  if (backed && configuration_.backing != Backing::none) AddressSpace::back(allocation.address, allocation.bytes);
+  if (backed && !back(allocation.address, allocation.bytes)) return out_of_memory;
   auto& entry = entries_[allocation.address];
   entry = {allocation, 0};
   if (entry.allocation.id == 0) entry.allocation.id = next_id();
+  return success;
 }
 
 void Memory::remove(Address address, bool backed) {
@@ -184,6 +186,22 @@ void Memory::remove(Address address, bool backed) {
     written_.take(address, address + entry->second.allocation.bytes, [](Address, Address) {});
   }
   entries_.erase(entry);
+}
+
+Error Memory::allocate_uncounted(int device, std::size_t bytes, Kind kind, Address* address) {
+  const auto found = reserve(bytes, AddressSpace::alignment);
+  if (found == 0) return out_of_memory;
+  if (auto error = add({found, bytes, device, kind}, true); error != success) {
+    unreserve(found, bytes);
+    return error;
+  }
+  *address = found;
+  return success;
+}
+
+void Memory::free_uncounted(Address address, std::size_t bytes) {
+  remove(address, true);
+  unreserve(address, bytes);
 }
 
 bool Memory::keeps(std::size_t bytes) const {

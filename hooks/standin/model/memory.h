@@ -30,6 +30,7 @@ struct Allocation {
   std::uint64_t id = 0;  // never given twice in a process
   unsigned flags = 0;    // of host memory
   void* pool = nullptr;
+  std::uint64_t context = 0;  // the id of the one whose end frees it; 0: none's
 };
 
 constexpr bool is_host(Kind kind) { return kind == Kind::host || kind == Kind::registered; }
@@ -42,12 +43,13 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Device memory with its own address. What counts against the device is rounded up to 2 MiB from 1 MiB on, else to 512 bytes.
-  Error allocate(int device, std::size_t bytes, Kind kind, Address* address);
+  // Out of memory also when the host refuses what stands behind the addresses.
+  Error allocate(int device, std::size_t bytes, Kind kind, Address* address, std::uint64_t context = 0);
   // Only the address that `allocate` gave, and only of the stated kinds.
   Error free(Address address);
 
-  // What a context leaves behind: device and managed memory of the device.
-  void free_all(int device);
+  // What a context leaves behind: its device and managed memory.
+  void free_all(std::uint64_t context);
 
   // Pinned host memory, and host memory of the program that is made known.
   Error allocate_host(std::size_t bytes, unsigned flags, int device, Address* address);
@@ -68,8 +70,13 @@ class Memory {
   // Address ranges without memory, and allocations that live in them: virtual memory, pools, graphs.
   Address reserve(std::size_t bytes, std::size_t alignment);
   void unreserve(Address address, std::size_t bytes);
-  void add(const Allocation& allocation, bool backed);
+  // Out of memory when the host refuses what stands behind the addresses; then there is no such allocation.
+  [[nodiscard]] Error add(const Allocation& allocation, bool backed);
   void remove(Address address, bool backed);
+
+  // Memory that counts against no device: of a module's variable, or another process's.
+  Error allocate_uncounted(int device, std::size_t bytes, Kind kind, Address* address);
+  void free_uncounted(Address address, std::size_t bytes);
 
   // Both sides may be device or host memory. What is not kept (Configuration::backing) reads as zeros.
   void copy(Address to, Address from, std::size_t bytes);
@@ -89,6 +96,8 @@ class Memory {
   using Entries = std::map<Address, Entry>;
 
   Entries::iterator entry_at(Address address);
+  Entries::iterator release(Entries::iterator entry);
+  bool back(Address address, std::size_t bytes) const;
   bool overlaps_host(Address address, std::size_t bytes) const;
   bool keeps(std::size_t bytes) const;
   void note_written(Address address, std::size_t bytes);

@@ -21,10 +21,7 @@ Error Modules::unload(Module* module) {
   auto found = modules_.find(module);
   if (found == modules_.end()) return invalid_handle;
   for (const auto& [name, function] : module->functions) functions_.erase(function.get());
-  for (const auto& [name, variable] : module->variables) {
-    memory_.remove(variable.address, true);
-    memory_.unreserve(variable.address, variable.bytes);
-  }
+  for (const auto& [name, variable] : module->variables) memory_.free_uncounted(variable.address, variable.bytes);
   modules_.erase(found);
   return success;
 }
@@ -80,9 +77,11 @@ Error Modules::variable(Module* module, const char* name, std::size_t bytes_if_n
       module->variables.erase(name);
       return not_found;
     }
-    known = {memory_.reserve(bytes_if_new, AddressSpace::alignment), bytes_if_new};
-    if (known.address == 0) return out_of_memory;
-    memory_.add({known.address, bytes_if_new, 0, Kind::device, 0, 0, nullptr}, true);
+    if (auto error = memory_.allocate_uncounted(0, bytes_if_new, Kind::device, &known.address); error != success) {
+      module->variables.erase(name);
+      return error;
+    }
+    known.bytes = bytes_if_new;
   }
   *variable = known;
   return success;

@@ -112,6 +112,7 @@ Error Pools::take(Pool& pool, std::size_t bytes, Address* address) {
     if (range->second > bytes) chunk.free[range->first + bytes] = range->second - bytes;
     chunk.free.erase(*address);
     chunk.used += bytes;
+    pool.used += bytes;
     blocks_[*address] = {&pool, begin, bytes};
     return success;
   }
@@ -131,20 +132,27 @@ Error Pools::allocate(Pool* pool, std::size_t bytes, Address* address) {
     }
     if (auto error = take(*pool, size, address); error != success) return error;
   }
-  pool->used += size;
+  if (auto error = memory_.add({*address, bytes, pool->device, Kind::pool, 0, 0, pool}, true); error != success) {
+    put_back(*address);
+    return error;
+  }
   pool->used_high = std::max(pool->used_high, pool->used);
-  memory_.add({*address, bytes, pool->device, Kind::pool, 0, 0, pool}, true);
   return success;
 }
 
 Error Pools::free(Address address) {
   std::lock_guard lock(mutex_);
-  auto found = blocks_.find(address);
-  if (found == blocks_.end()) return invalid_value;
-  const auto block = found->second;
-  blocks_.erase(found);
+  if (blocks_.count(address) == 0) return invalid_value;
   // Blocks are 512 bytes apart, pages are larger: what is behind the block stays until its chunk goes.
   memory_.remove(address, false);
+  put_back(address);
+  return success;
+}
+
+void Pools::put_back(Address address) {
+  const auto found = blocks_.find(address);
+  const auto block = found->second;
+  blocks_.erase(found);
   auto& pool = *block.pool;
   auto& chunk = pool.chunks.at(block.chunk);
   chunk.used -= block.bytes;
@@ -165,7 +173,6 @@ Error Pools::free(Address address) {
     release(pool, 0);
     pools_.erase(&pool);
   }
-  return success;
 }
 
 Error Pools::attribute(Pool* pool, PoolAttribute attribute, void* value) {

@@ -72,6 +72,7 @@ class Pools {
     std::size_t bytes;
   };
 
+  void put_back(Address address);
   Error take(Pool& pool, std::size_t bytes, Address* address);
   Error grow(Pool& pool, std::size_t bytes);
   void release(Pool& pool, std::uint64_t keep);

@@ -47,12 +47,10 @@ Error Sharing::open_memory(const HandleBytes& handle, Address* address) {
   std::lock_guard lock(mutex_);
   auto [found, is_new] = opened_.try_emplace(handle, Opened{0, written.bytes, 0});
   if (is_new) {
-    found->second.address = memory_.reserve(written.bytes, AddressSpace::alignment);
-    if (found->second.address == 0) {
+    if (auto error = memory_.allocate_uncounted(written.device, written.bytes, Kind::imported, &found->second.address); error != success) {
       opened_.erase(found);
-      return out_of_memory;
+      return error;
     }
-    memory_.add({found->second.address, written.bytes, written.device, Kind::imported, 0, 0, nullptr}, true);
   }
   ++found->second.references;
   *address = found->second.address;
@@ -64,8 +62,7 @@ Error Sharing::close_memory(Address address) {
   auto found = std::find_if(opened_.begin(), opened_.end(), [address](const auto& entry) { return entry.second.address == address; });
   if (found == opened_.end()) return invalid_value;
   if (--found->second.references > 0) return success;
-  memory_.remove(address, true);
-  memory_.unreserve(address, found->second.bytes);
+  memory_.free_uncounted(address, found->second.bytes);
   opened_.erase(found);
   return success;
 }

@@ -88,9 +88,9 @@ Error VirtualMemory::map(Address address, std::size_t bytes, std::size_t offset,
     auto before = std::prev(after);
     if (before->first + before->second.bytes > address) return invalid_value;
   }
+  if (auto error = memory_.add({address, bytes, found->second.device, Kind::mapped}, true); error != success) return error;
   ++found->second.mappings;
   mappings_[address] = {bytes, handle, {}};
-  memory_.add({address, bytes, found->second.device, Kind::mapped, 0, 0, nullptr}, true);
   return success;
 }
 

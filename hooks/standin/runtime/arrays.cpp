@@ -33,26 +33,6 @@ struct BoxCopy {
   int kind;
 };
 
-// The driver's descriptions of an array and of a box.
-struct DriverArray {
-  std::size_t width, height, depth;
-  int format;
-  unsigned channels, flags;
-};
-struct DriverSide {
-  std::size_t x, y, z, level;
-  int type;  // 3 an array, 4 host or device
-  const void* host;
-  Address device;
-  Handle array;
-  void* reserved;
-  std::size_t pitch, height;
-};
-struct DriverBox {
-  DriverSide from, to;
-  std::size_t width, height, depth;
-};
-
 // The driver's number of a channel's format, 0 for none.
 int format_of(const ChannelFormat& format) {
   if (format.kind == 2) return format.bits[0] == 16 ? 0x10 : format.bits[0] == 32 ? 0x20 : 0;
@@ -61,7 +41,7 @@ int format_of(const ChannelFormat& format) {
   return (format.kind == 1 ? 0x01 : 0x08) + width;
 }
 
-DriverSide side_of(Handle array, const Position& position, const PitchedPointer& pointer) {
+Box side_of(Handle array, const Position& position, const PitchedPointer& pointer) {
   const bool is_array = array != nullptr;
   return {position.x, position.y,    position.z,    0, is_array ? 3 : 4, nullptr, is_array ? 0 : address_of(pointer.pointer), array,
           nullptr,    pointer.pitch, pointer.height};
@@ -69,8 +49,8 @@ DriverSide side_of(Handle array, const Position& position, const PitchedPointer&
 
 int copy_box(const BoxCopy* given, Handle stream) {
   if (given == nullptr) return result(invalid_value);
-  const DriverBox box{side_of(given->from_array, given->from_position, given->from),
-                      side_of(given->to_array, given->to_position, given->to), given->size.width, given->size.height, given->size.depth};
+  const Copy3D box{side_of(given->from_array, given->from_position, given->from), side_of(given->to_array, given->to_position, given->to),
+                   given->size.width, given->size.height, given->size.depth};
   return bound([&] { return driver().copy3d_async(&box, stream); });
 }
 
@@ -89,7 +69,7 @@ STANDIN_EXPORT int cudaMalloc3D(PitchedPointer* out, Size size) {
 STANDIN_EXPORT int cudaMalloc3DArray(Handle* array, const ChannelFormat* format, Size size, unsigned flags) {
   if (array == nullptr || format == nullptr || format_of(*format) == 0) return result(invalid_value);
   const auto channels = static_cast<unsigned>(std::count_if(format->bits, format->bits + 4, [](int bits) { return bits > 0; }));
-  const DriverArray description{size.width, size.height, size.depth, format_of(*format), channels, flags};
+  const ArrayDescription3D description{size.width, size.height, size.depth, format_of(*format), channels, flags};
   return bound([&] { return driver().array_create(array, &description); });
 }
 STANDIN_EXPORT int cudaMallocArray(Handle* array, const ChannelFormat* format, std::size_t width, std::size_t height, unsigned flags) {

@@ -4,16 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hooks/standin/functions.h"
 #include "hooks/standin/interface.h"
 #include "hooks/standin/model/errors.h"
-
-#define STANDIN_EXPORT extern "C" __attribute__((visibility("default")))
-
-// A function with a stream, and its twin whose stream 0 is the calling thread's.
-#define STANDIN_STREAM_FUNCTION(name, parameters, twin_arguments)           \
-  STANDIN_EXPORT int name parameters;                                       \
-  STANDIN_EXPORT int name##_ptsz parameters { return name twin_arguments; } \
-  STANDIN_EXPORT int name parameters
+#include "hooks/standin/structures.h"
 
 // Which CUDA family this library is of: 12 or 13 (hooks/standin/generate.py).
 extern "C" const int liveset_standin_family;
@@ -22,18 +16,6 @@ namespace standin {
 
 using Address = std::uint64_t;
 using Handle = void*;
-
-struct Extent {
-  unsigned x, y, z;
-};
-
-struct SharedHandle {
-  unsigned char bytes[64];
-};
-
-struct Location {
-  int type, id;
-};
 
 // name in the table, name in the driver, version, flags (2: streams of threads), parameters
 #define STANDIN_DRIVER_FUNCTIONS(X)                                                                                               \

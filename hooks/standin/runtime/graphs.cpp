@@ -7,22 +7,14 @@ using namespace standin;
 
 namespace {
 
-struct KernelNodeParameters {
+// As the driver's, with a function of the program in place of a kernel.
+struct KernelNodeOfProgram {
   const void* function;
   Extent grid, block;
   unsigned shared_bytes;
   void** arguments;
   void** extra;
 };
-struct DriverKernelNodeParameters {
-  Handle function;
-  Extent grid, block;
-  unsigned shared_bytes;
-  void** arguments;
-  void** extra;
-  Handle kernel, context;
-};
-
 // The form for every type: its number, then 12 unused bytes, then the parameters of the type, 256 bytes in all.
 struct NodeParameters {
   int type;
@@ -80,11 +72,10 @@ STANDIN_EXPORT int cudaGraphAddEmptyNode(Handle* node, Handle graph, const Handl
   return bound([=] { return driver().graph_add_empty(node, graph, dependencies, count); });
 }
 STANDIN_EXPORT int cudaGraphAddKernelNode(Handle* node, Handle graph, const Handle* dependencies, std::size_t count,
-                                          const KernelNodeParameters* parameters) {
+                                          const KernelNodeOfProgram* parameters) {
   if (parameters == nullptr) return result(invalid_value);
-  const DriverKernelNodeParameters converted{
-      kernel_of(parameters->function), parameters->grid,  parameters->block, parameters->shared_bytes,
-      parameters->arguments,           parameters->extra, nullptr,           nullptr};
+  const KernelNodeParameters converted{kernel_of(parameters->function), parameters->grid,  parameters->block, parameters->shared_bytes,
+                                       parameters->arguments,           parameters->extra, nullptr,           nullptr};
   if (converted.function == nullptr) return result(invalid_device_function);
   return bound([&] { return driver().graph_add_kernel(node, graph, dependencies, count, &converted); });
 }
@@ -110,7 +101,7 @@ STANDIN_EXPORT int cudaGraphAddNode_v2(Handle* node, Handle graph, const Handle*
   if (parameters == nullptr) return result(invalid_value);
   if (constexpr int kernel = 0; parameters->type != kernel)
     return bound([=] { return driver().graph_add_node(node, graph, dependencies, edges, count, parameters); });
-  KernelNodeParameters given;
+  KernelNodeOfProgram given;
   std::memcpy(&given, parameters->body, sizeof given);
   return cudaGraphAddKernelNode(node, graph, dependencies, count, &given);
 }
@@ -126,9 +117,9 @@ STANDIN_EXPORT int cudaGraphNodeGetType(Handle node, int* type) {
 STANDIN_EXPORT int cudaGraphDestroyNode(Handle node) {
   return bound([=] { return driver().node_destroy(node); });
 }
-STANDIN_EXPORT int cudaGraphKernelNodeGetParams(Handle node, KernelNodeParameters* out) {
+STANDIN_EXPORT int cudaGraphKernelNodeGetParams(Handle node, KernelNodeOfProgram* out) {
   return bound([=] {
-    DriverKernelNodeParameters found;
+    KernelNodeParameters found;
     const int error = driver().node_kernel(node, &found);
     if (error == success) *out = {found.function, found.grid, found.block, found.shared_bytes, found.arguments, found.extra};
     return error;

@@ -183,28 +183,21 @@ STANDIN_STREAM_FUNCTION(cudaLaunchCooperativeKernel,
 
 namespace {
 
-// The runtime's and the driver's launch configuration: shared bytes are wider in the first.
-struct LaunchConfiguration {
+// As the driver's LaunchConfiguration, but for the wider shared bytes.
+struct LaunchOfProgram {
   Extent grid, block;
   std::size_t shared_bytes;
   Handle stream;
-  const void* attributes;
-  unsigned attribute_count;
-};
-struct DriverLaunchConfiguration {
-  Extent grid, block;
-  unsigned shared_bytes;
-  Handle stream;
-  const void* attributes;
+  const LaunchAttribute* attributes;
   unsigned attribute_count;
 };
 
-DriverLaunchConfiguration for_driver(const LaunchConfiguration& given, bool own) {
+LaunchConfiguration for_driver(const LaunchOfProgram& given, bool own) {
   return {given.grid,       given.block,          static_cast<unsigned>(given.shared_bytes), own ? own_stream(given.stream) : given.stream,
           given.attributes, given.attribute_count};
 }
 
-int launch_with(const LaunchConfiguration* configuration, const void* function, void** arguments, bool own) {
+int launch_with(const LaunchOfProgram* configuration, const void* function, void** arguments, bool own) {
   if (configuration == nullptr) return result(invalid_value);
   const auto converted = for_driver(*configuration, own);
   return with_kernel(function, [&](Handle kernel) { return driver().launch_with(&converted, kernel, arguments, nullptr); });
@@ -212,10 +205,10 @@ int launch_with(const LaunchConfiguration* configuration, const void* function, 
 
 }  // namespace
 
-STANDIN_EXPORT int cudaLaunchKernelExC(const LaunchConfiguration* configuration, const void* function, void** arguments) {
+STANDIN_EXPORT int cudaLaunchKernelExC(const LaunchOfProgram* configuration, const void* function, void** arguments) {
   return launch_with(configuration, function, arguments, false);
 }
-STANDIN_EXPORT int cudaLaunchKernelExC_ptsz(const LaunchConfiguration* configuration, const void* function, void** arguments) {
+STANDIN_EXPORT int cudaLaunchKernelExC_ptsz(const LaunchOfProgram* configuration, const void* function, void** arguments) {
   return launch_with(configuration, function, arguments, true);
 }
 
@@ -264,11 +257,11 @@ STANDIN_EXPORT int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, co
 STANDIN_EXPORT int cudaOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, const void* function, int blocks, int threads) {
   return with_kernel(function, [=](Handle kernel) { return driver().occupancy_shared(bytes, kernel, blocks, threads); });
 }
-STANDIN_EXPORT int cudaOccupancyMaxPotentialClusterSize(int* size, const void* function, const LaunchConfiguration* configuration) {
+STANDIN_EXPORT int cudaOccupancyMaxPotentialClusterSize(int* size, const void* function, const LaunchOfProgram* configuration) {
   const auto converted = for_driver(*configuration, false);
   return with_kernel(function, [&](Handle kernel) { return driver().occupancy_cluster(size, kernel, &converted); });
 }
-STANDIN_EXPORT int cudaOccupancyMaxActiveClusters(int* count, const void* function, const LaunchConfiguration* configuration) {
+STANDIN_EXPORT int cudaOccupancyMaxActiveClusters(int* count, const void* function, const LaunchOfProgram* configuration) {
   const auto converted = for_driver(*configuration, false);
   return with_kernel(function, [&](Handle kernel) { return driver().occupancy_clusters(count, kernel, &converted); });
 }

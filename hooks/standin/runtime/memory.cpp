@@ -178,28 +178,14 @@ STANDIN_STREAM_FUNCTION(cudaMemcpyPeerAsync, (void* to, int to_device, const voi
 
 namespace {
 
-// The driver's rectangle: both sides with places, memory types (4: either), addresses and pitch.
-struct Side {
-  std::size_t x, y;
-  int type;
-  const void* host;
-  Address device;
-  Handle array;
-  std::size_t pitch;
-};
-struct Rectangle {
-  Side from, to;
-  std::size_t width, height;
-};
-
 int copy_rectangle(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
                    int kind, Handle stream) {
   if (kind < 0 || kind > 4) return result(invalid_memcpy_direction);
   constexpr int either = 4;
-  const Rectangle rectangle{{0, 0, either, nullptr, address_of(from), nullptr, from_pitch},
-                            {0, 0, either, nullptr, address_of(to), nullptr, to_pitch},
-                            width,
-                            height};
+  const Copy2D rectangle{{0, 0, either, nullptr, address_of(from), nullptr, from_pitch},
+                         {0, 0, either, nullptr, address_of(to), nullptr, to_pitch},
+                         width,
+                         height};
   return bound([&] { return width == 0 || height == 0 ? static_cast<int>(success) : driver().copy2d_async(&rectangle, stream); });
 }
 

@@ -128,6 +128,24 @@ TEST_F(GraphsTest, LaunchEndsAtTheDevicesSize) {
   EXPECT_EQ(graphs.launch(instantiate()), out_of_memory);
 }
 
+// Addresses are handed out from the lowest: what is reserved next tells whether a graph's are free again.
+TEST_F(GraphsTest, AddressesGoWithTheLastGraphOrTheMemoryItself) {
+  const auto next_address = [this] {
+    const auto address = machine.memory.reserve(mebibyte, AddressSpace::alignment);
+    machine.memory.unreserve(address, mebibyte);
+    return address;
+  };
+  const auto address = add_allocation(4 * mebibyte);
+  auto* executable = instantiate();
+  EXPECT_EQ(graphs.launch(executable), success);
+  EXPECT_EQ(graphs.destroy(graph), success);
+  EXPECT_NE(next_address(), address);
+  EXPECT_EQ(graphs.destroy(executable), success);
+  EXPECT_NE(next_address(), address);
+  EXPECT_EQ(graphs.free(address), success);
+  EXPECT_EQ(next_address(), address);
+}
+
 TEST_F(GraphsTest, UserObjectsGoWithTheLastGraphThatHoldsThem) {
   int alive = 1;
   graph->objects.push_back(UserObject(&alive, [](void* pointer) { *static_cast<int*>(pointer) = 0; }));

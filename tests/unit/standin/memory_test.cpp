@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -195,12 +199,48 @@ TEST(Contexts, TakeTheirMemoryWithThem) {
   bool first = false;
   Address own = 0, other = 0;
   ASSERT_EQ(machine.contexts.retain_primary(0, &context, &first), success);
-  ASSERT_EQ(machine.memory.allocate(0, mebibyte, Kind::device, &own), success);
-  ASSERT_EQ(machine.memory.allocate(1, mebibyte, Kind::device, &other), success);
+  Context* made = nullptr;
+  ASSERT_EQ(machine.contexts.create(0, 0, &made), success);
+  ASSERT_EQ(machine.memory.allocate(0, mebibyte, Kind::device, &own, context->id), success);
+  ASSERT_EQ(machine.memory.allocate(0, mebibyte, Kind::managed, &other, made->id), success);
+  machine.memory.fill(own, 7, 1, 100);
   EXPECT_EQ(machine.contexts.reset_primary(0), success);
-  EXPECT_EQ(machine.memory.used(0), 0u);
   EXPECT_EQ(machine.memory.free(own), invalid_value);
-  EXPECT_EQ(machine.memory.free(other), success);
+  EXPECT_EQ(machine.memory.find(other)->bytes, mebibyte);
+  // What was written there is forgotten with it: nobody touches the address any more.
+  machine.memory.forget(own, mebibyte);
+  EXPECT_EQ(machine.contexts.destroy(made), success);
+  EXPECT_FALSE(machine.memory.find(other));
+  EXPECT_EQ(machine.memory.used(0), 0u);
+}
+
+// What RLIMIT_DATA counts: a sanitizer alone has terabytes of it.
+rlim_t data_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (rlim_t kibibytes = 0; word == "VmData:" && status >> kibibytes) return kibibytes * 1024;
+  return 0;
+}
+
+// A host that refuses pages, as under a limit on a process's data, is a device without memory and no crash at the first copy.
+TEST(MemoryBackingDeathTest, WhatTheHostRefusesIsOutOfMemory) {
+  const auto run = [] {
+    Machine machine(small_device());
+    auto& memory = machine.memory;
+    Address address = 0, reserved = memory.reserve(512 * mebibyte, AddressSpace::alignment);
+    Pool* pool = machine.pools.default_of(0);
+    const auto most = data_bytes() + 256 * mebibyte;
+    const rlimit limit{most, most};
+    setrlimit(RLIMIT_DATA, &limit);
+    bool good = memory.allocate(0, 512 * mebibyte, Kind::device, &address) == out_of_memory;
+    good = good && memory.add({reserved, 512 * mebibyte, 0, Kind::mapped}, true) == out_of_memory && !memory.find(reserved);
+    good = good && memory.allocate_uncounted(0, 512 * mebibyte, Kind::device, &address) == out_of_memory;
+    good = good && machine.pools.allocate(pool, 512 * mebibyte, &address) == out_of_memory && pool->used == 0;
+    good = good && machine.pools.trim(pool, 0) == success && memory.used(0) == 0;
+    good = good && memory.allocate(0, mebibyte, Kind::device, &address) == success;
+    _exit(good ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

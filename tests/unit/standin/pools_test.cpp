@@ -102,5 +102,16 @@ TEST_F(PoolsTest, ADestroyedPoolIsGoneWhenItsLastAllocationIs) {
   EXPECT_EQ(pools.destroy(pool), invalid_value);  // a device keeps its default pool
 }
 
+// A chunk that went back is no memory any more: nobody may touch what was written there.
+TEST_F(PoolsTest, WhatWasWrittenInAChunkIsForgottenWithIt) {
+  Address address = 0;
+  ASSERT_EQ(machine.pools.allocate(pool, mebibyte, &address), success);
+  machine.memory.fill(address, 7, 1, 100);
+  ASSERT_EQ(machine.pools.free(address), success);
+  ASSERT_EQ(machine.pools.trim(pool, 0), success);
+  machine.memory.forget(address, mebibyte);
+  EXPECT_EQ(machine.memory.used(0), 0u);
+}
+
 }  // namespace
 }  // namespace standin
