@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,15 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 
 bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(), [&](const char* each) { return word == each; });
+}
+
+// What is for a wrapper, not what it runs: an option, or a variable (PYSPARK_PYTHON=/usr/bin/python3).
+bool is_for_wrapper(const std::string& word) {
+  if (word.empty() || word[0] == '-') return true;
+  const std::size_t equals = word.find('=');
+  return equals != std::string::npos && equals > 0 && std::isdigit(static_cast<unsigned char>(word[0])) == 0 &&
+         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                     [](unsigned char letter) { return letter == '_' || std::isalnum(letter) != 0; });
 }
 
 // python, python3, python3.12, python3.13t; a path to one of them.
@@ -110,17 +120,16 @@ JobProgram find_in_script(const Words& before, const std::string& path, Words in
 JobProgram find(const Words& words, std::size_t from) {
   for (std::size_t i = from; i < words.size(); ++i) {
     const std::string& word = words[i];
+    if (i > from && is_for_wrapper(word)) continue;
     if (is_python(word)) return {with_options(words, i), "", ""};
     if (is_wrapper(word)) continue;
     if (is_environment_tool(word)) {
       for (++i; i < words.size(); ++i) {
-        if (is_python(words[i])) return {with_options(words, i), "", ""};
+        if (!is_for_wrapper(words[i]) && is_python(words[i])) return {with_options(words, i), "", ""};
       }
       return {{}, "", word + ": cannot tell which Python it will run (name it with --python)"};
     }
-    // A wrapper's own option, or a variable for it.
-    const bool may_be_option = i > from && (word.empty() || word[0] == '-' || word.find('=') != std::string::npos);
-    const std::string path = may_be_option ? std::string() : find_in_path(word);
+    const std::string path = find_in_path(word);
     if (path.empty() || access(path.c_str(), X_OK) != 0) {
       if (i == from) break;
       continue;
@@ -186,6 +195,12 @@ for folder in folders("torch")[:1]:
 print("\nliveset-answer " + json.dumps(answer), flush=True)
 )python";
 
+// An embedded Python may not know its own path: then it is null.
+std::string text_of(const nlohmann::json& answer, const char* key) {
+  const auto found = answer.find(key);
+  return found != answer.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 std::string joined(const Words& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
@@ -216,12 +231,15 @@ TorchInstall find_torch(const Words& python) {
                     std::to_string(WIFEXITED(answer.status) ? WEXITSTATUS(answer.status) : 128 + WTERMSIG(answer.status)) + ")";
     return found;
   }
-  const std::string executable = json["executable"].get<std::string>();
-  found.folder = json["torch"].get<std::string>();
-  found.version = json["version"].get<std::string>();
-  found.cuda = json["cuda"].get<std::string>();
-  found.nvidia = json["nvidia"].get<std::vector<std::string>>();
-  found.ignores_environment = json["ignores_environment"].get<bool>();
+  const std::string told = text_of(json, "executable");
+  const std::string executable = told.empty() ? name : told;
+  found.folder = text_of(json, "torch");
+  found.version = text_of(json, "version");
+  found.cuda = text_of(json, "cuda");
+  for (const auto& folder : json.value("nvidia", nlohmann::json::array())) {
+    if (folder.is_string()) found.nvidia.push_back(folder.get<std::string>());
+  }
+  found.ignores_environment = json.value("ignores_environment", false);
   const bool has_option_s = json.value("no_site", false);
   if (found.folder.empty())
     found.problem = executable + ": this Python has no torch" +

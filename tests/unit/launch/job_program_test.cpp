@@ -66,6 +66,18 @@ TEST_F(JobProgramTest, ScriptsNameTheirInterpreter) {
   EXPECT_THAT(python({by_long_path, "launch"}), ElementsAre("/a long path/bin/python"));
 }
 
+// The variable names a Python, too.
+TEST_F(JobProgramTest, VariablesAndOptionsOfAWrapperAreNotTheProgram) {
+  EXPECT_THAT(python({"env", "PYSPARK_PYTHON=/usr/bin/python3", "python", "train.py"}),
+              ElementsAre("env", "PYSPARK_PYTHON=/usr/bin/python3", "python"));
+  EXPECT_THAT(python({"env", "-u", "A", "B=/bin/sh", "python3", "-u", "x.py"}),
+              ElementsAre("env", "-u", "A", "B=/bin/sh", "python3", "-u"));
+  EXPECT_THAT(python({"uv", "run", "--python=/usr/bin/python3", "python", "x.py"}),
+              ElementsAre("uv", "run", "--python=/usr/bin/python3", "python"));
+  EXPECT_THAT(python({"/a=b/python", "x.py"}), ElementsAre("/a=b/python"));
+  EXPECT_THAT(python({"nice", "/a=b/python", "x.py"}), ElementsAre("nice", "/a=b/python"));
+}
+
 TEST_F(JobProgramTest, BehindWrappers) {
   make("torchrun", "#!/a/venv/bin/python\n");
   EXPECT_THAT(python({"env", "-u", "HOME", "A=1", "python", "-u", "x.py"}), ElementsAre("env", "-u", "HOME", "A=1", "python", "-u"));
@@ -113,6 +125,12 @@ TEST_F(TorchInstallTest, NoTorchOrOneWithoutCuda) {
       "/v/python: this Python has no torch (--python names another one)");
   const std::string cpu = R"({"executable": "/v/python", "ignores_environment": false, "nvidia": [], "torch": "/v/torch", )";
   EXPECT_THAT(answer(cpu + R"("version": "2.14.1+cpu", "cuda": ""})").problem, HasSubstr("its torch 2.14.1+cpu is built without CUDA"));
+}
+
+TEST_F(TorchInstallTest, WhatIsMissingOrOfAnotherType) {
+  EXPECT_THAT(answer(R"({"executable": null, "ignores_environment": false, "torch": "", "version": "", "cuda": "", "nvidia": []})").problem,
+              HasSubstr("/python3: this Python has no torch"));
+  EXPECT_THAT(answer(R"({"torch": 7, "nvidia": [7]})").problem, HasSubstr("this Python has no torch"));
 }
 
 TEST_F(TorchInstallTest, NoAnswer) {
