@@ -377,7 +377,7 @@ std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const 
   if (!room.empty()) text += line(room);
   if (peaks.allocated != 0) {
     text += line("allocated: " + label_of(dry_run, "cuda:0", "allocated"));
-    text += line("reserved: estimate, as it depends on the addresses that the driver gives");
+    text += line("reserved: estimate, it depends on the driver's choice of addresses");
     text += line(band_line(dry_run.band));
   }
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
