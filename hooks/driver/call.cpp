@@ -12,8 +12,7 @@
 namespace liveset::driver {
 namespace {
 
-constexpr int out_of_memory = 2;                          // CUDA's error
-constexpr std::int64_t first_version_without_it = 13000;  // cudaGetDriverEntryPoint, which states no version
+constexpr int out_of_memory = 2;  // CUDA's error
 
 Word narrowed(const Call& call, Word value) { return call.is(Variant::narrow) ? value & 0xffffffffU : value; }
 
@@ -22,14 +21,20 @@ Word answer(const Call& call) {
   return call.is(Variant::narrow) && call.what().meaning != Meaning::host_allocate ? read<std::uint32_t>(place) : read(place);
 }
 
-void put(Space space, Word key, Word bytes, std::uint32_t heap, bool is_foreign = false) {
+// Memory that ends with the calling thread's context, or goes its own way.
+enum class Ends : std::uint8_t { with_context, alone };
+
+// What was given out: notes and records it.
+void give(Space space, Word key, Word bytes, std::uint32_t heap, Ends ends, Word stream = 0, bool is_foreign = false) {
   Entry entry;
   entry.key = key;
   entry.bytes = bytes;
   entry.heap = heap;
   entry.space = space;
+  entry.context = ends == Ends::with_context ? current_context() : 0;
   entry.is_foreign = is_foreign;
-  live_memory.put(entry);
+  keep(entry);
+  record_given(entry, stream);
 }
 
 // ---- What is given out
@@ -37,9 +42,9 @@ void put(Space space, Word key, Word bytes, std::uint32_t heap, bool is_foreign 
 void after_allocate(const Call& call, Word bytes, Word stream, bool has_stream) {
   const Word address = answer(call);
   if (has_stream && is_capturing(call, stream)) return note_captured(call, address, bytes);
-  const std::uint32_t heap = device_heap(call, device_of(address));
-  put(Space::address, address, bytes, heap);
-  record(channel::kind_segment_alloc, heap, address, bytes, stream);
+  const bool is_managed = call.what().meaning == Meaning::allocate_managed;
+  const std::uint32_t heap = (is_managed ? managed_heap : device_heap)(call, device_of(address));
+  give(Space::address, address, bytes, heap, has_stream ? Ends::alone : Ends::with_context, stream);
 }
 
 void after_pitch(const Call& call) {
@@ -86,16 +91,12 @@ Word array_bytes(const Call& call, bool has_depth, Word levels) {
 void after_array(const Call& call, bool has_depth, Word levels) {
   const Word array = read(call.argument(call.what().a));
   const Word bytes = array_bytes(call, has_depth, levels);
-  const std::uint32_t heap = device_heap(call, current_device());
-  put(Space::array, array, bytes, heap);
-  record(channel::kind_segment_alloc, heap, array, bytes);
+  give(Space::array, array, bytes, device_heap(call, current_device()), Ends::with_context);
 }
 
-void after_host(const Call& call, Space space, std::uint8_t kind, Word address) {
+void after_host(const Call& call, Space space, Word address, Ends ends) {
   const Word bytes = narrowed(call, call.argument(call.what().b));
-  const std::uint32_t heap = host_heap(call);
-  put(space, address, bytes, heap);
-  record(kind, heap, address, bytes);
+  give(space, address, bytes, host_heap(call), ends);
 }
 
 void after_pool(const Call& call) {
@@ -104,8 +105,7 @@ void after_pool(const Call& call) {
   const int device = device_of_properties(properties);
   const std::uint32_t heap = device >= 0 ? device_heap(call, device) : host_heap(call);
   const Word most_bytes = read(properties, most_bytes_offset);
-  put(Space::pool, pool, most_bytes, heap);
-  record(channel::kind_pool_create, heap, pool, most_bytes);
+  give(Space::pool, pool, most_bytes, heap, Ends::alone);
 }
 
 void after_import(const Call& call, Space space, Word key, Word bytes) {
@@ -115,8 +115,8 @@ void after_import(const Call& call, Space space, Word key, Word bytes) {
     live_memory.count(space, key, 1);
     return;
   }
-  put(space, key, bytes, heap, true);
-  record(channel::kind_import_begin, heap, key, bytes);
+  const Ends ends = call.row == row_cuMemPoolImportPointer ? Ends::alone : Ends::with_context;
+  give(space, key, bytes, heap, ends, 0, true);
 }
 
 Word bytes_at(Word address) {
@@ -130,34 +130,19 @@ void after_look_up(const Call& call) {
   const Word place = call.words[1];
   if (name == nullptr || place == 0 || read(place) == 0) return;
   const Row& what = call.what();
-  std::int64_t version = static_cast<std::int32_t>(call.argument(what.a));
-  if (what.a < 0) {  // the runtime asks for what it was made for
-    const auto ask = reinterpret_cast<int (*)(int*)>(real_dlsym()(RTLD_NEXT, "cudaRuntimeGetVersion"));
-    int own = 0;
-    version = ask != nullptr && ask(&own) == 0 ? own : first_version_without_it;
-  }
   const Word flags = call.argument(what.b) | (what.variant == Variant::ptsz && call.argument(what.b) == 0 ? 2U : 0U);
-  const int row = row_asked_for(name, version, flags);
+  int version = static_cast<std::int32_t>(call.argument(what.a));
+  bool is_known = what.a >= 0;
+  if (!is_known) {  // that runtime asks for what it was made for
+    const auto ask = reinterpret_cast<int (*)(int*)>(function_beside(call.real, "cudaRuntimeGetVersion"));
+    is_known = ask != nullptr && ask(&version) == 0;
+  }
+  const int row = is_known ? row_asked_for(name, version, flags) : row_asked_for_at_any_version(name, flags);
   if (row < 0 || !is_wanted(row)) return;
   *reinterpret_cast<void**>(place) = wrap(row, *reinterpret_cast<void**>(place));
 }
 
 // ---- What is taken away: recorded before it goes, and taken back when it could not go.
-
-struct Pair {
-  std::uint8_t given, taken;
-};
-
-Pair kinds_of(const Call& call, const Entry& entry) {
-  if (entry.is_foreign) return {channel::kind_import_begin, channel::kind_import_end};
-  switch (call.what().meaning) {
-    case Meaning::host_release: return {channel::kind_host_alloc, channel::kind_host_free};
-    case Meaning::host_unregister: return {channel::kind_host_register, channel::kind_host_unregister};
-    case Meaning::pool_destroy: return {channel::kind_pool_create, channel::kind_pool_destroy};
-    case Meaning::unreserve: return {channel::kind_address_reserve, channel::kind_address_free};
-    default: return {channel::kind_segment_alloc, channel::kind_segment_free};
-  }
-}
 
 Space space_of(Meaning meaning) {
   switch (meaning) {
@@ -178,7 +163,7 @@ void before_release(Call& call) {
   if (key == 0 || !live_memory.find(space, key, &entry)) return;
   if (entry.is_foreign && entry.other > 1) return;  // still open for others; counted when it worked
   call.takes = live_memory.begin_leaving(space, key, &call.entry);
-  if (call.takes) record(kinds_of(call, call.entry).taken, call.entry.heap, key, call.entry.bytes, call.argument(call.what().b));
+  if (call.takes) record_taken(call.entry, call.argument(call.what().b));
 }
 
 void after_release(const Call& call, int error) {
@@ -190,7 +175,7 @@ void after_release(const Call& call, int error) {
     return;
   }
   live_memory.end_leaving(space, key, error == 0);
-  if (error != 0) record(kinds_of(call, call.entry).given, call.entry.heap, key, call.entry.bytes);
+  if (error != 0) record_given(call.entry);
 }
 
 // ---- Both sides of every meaning
@@ -211,6 +196,8 @@ void before(Call& call) {
     case Meaning::external_end: return before_release(call);
     case Meaning::handle_release: return before_handle_release(call);
     case Meaning::unmap: return before_unmap(call);
+    case Meaning::context_end:
+    case Meaning::primary_end: return before_context_end(call);
     default: return;
   }
 }
@@ -220,20 +207,18 @@ void after_success(const Call& call) {
   const Word first = call.argument(what.a);
   switch (what.meaning) {
     case Meaning::allocate: return after_allocate(call, narrowed(call, call.argument(what.b)), call.argument(what.c), what.c >= 0);
+    case Meaning::allocate_managed: return after_allocate(call, call.argument(what.b), 0, false);
     case Meaning::allocate_pitch: return after_pitch(call);
     case Meaning::array_create: return after_array(call, false, 1);
     case Meaning::array_3d_create: return after_array(call, true, 1);
     case Meaning::mipmap_create: return after_array(call, true, call.argument(what.c) & 0xffffffffU);
-    case Meaning::host_allocate: return after_host(call, Space::host, channel::kind_host_alloc, read(first));
-    case Meaning::host_register: return after_host(call, Space::registered, channel::kind_host_register, first);
+    case Meaning::host_allocate: return after_host(call, Space::host, read(first), Ends::with_context);
+    case Meaning::host_register: return after_host(call, Space::registered, first, Ends::alone);
     case Meaning::pool_create: return after_pool(call);
     case Meaning::pool_trim: return record(channel::kind_pool_trim, device_heap(call, current_device()), first, 0);
     case Meaning::graph_trim: return record(channel::kind_pool_trim, device_heap(call, static_cast<std::int32_t>(first)), 0, 0);
-    case Meaning::reserve: {
-      const std::uint32_t heap = device_heap(call, current_device());
-      put(Space::reservation, read(first), call.argument(what.b), heap);
-      return record(channel::kind_address_reserve, heap, read(first), call.argument(what.b));
-    }
+    case Meaning::reserve:
+      return give(Space::reservation, read(first), call.argument(what.b), device_heap(call, current_device()), Ends::alone);
     case Meaning::import_address: return after_import(call, Space::address, read(first), bytes_at(read(first)));
     case Meaning::external_import: return after_import(call, Space::external, read(first), read(call.argument(what.b), 24));
     case Meaning::external_buffer: return after_import(call, Space::address, read(first), read(call.argument(what.b), 8));
@@ -248,6 +233,8 @@ void after_success(const Call& call) {
     case Meaning::graph_instantiate:
     case Meaning::graph_launch:
     case Meaning::graph_destroy: return after_graph(call);
+    case Meaning::context_end:
+    case Meaning::primary_end: return after_context_end(call);
     case Meaning::launch:
     case Meaning::launch_config: return after_launch(call);
     case Meaning::unload: return forget_kernel_names();
@@ -264,7 +251,7 @@ void after(const Call& call, int error) {
   if (meaning == Meaning::handle_release) after_handle_release(call, error);
   if (meaning == Meaning::unmap) after_unmap(call, error);
   if (error == 0) return after_success(call);
-  const bool asks = meaning == Meaning::allocate || meaning == Meaning::handle_create;
+  const bool asks = meaning == Meaning::allocate || meaning == Meaning::allocate_managed || meaning == Meaning::handle_create;
   // PyTorch's allocator says itself when it gives up; here it only begins to look for memory that it can give back.
   if (error != out_of_memory || !asks || owner_of(call).is_allocator) return;
   core::record_out_of_memory(device_heap(call, current_device()), narrowed(call, call.argument(call.what().b)), core::Phase::other,

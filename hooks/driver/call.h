@@ -8,9 +8,10 @@ namespace liveset::driver {
 
 struct Call {
   int row = 0;
+  const void* real = nullptr;    // the function behind us
   const void* caller = nullptr;  // return address in the code that called
   Word words[11] = {};           // its arguments; what travels otherwise is 0 here
-  // What the call takes away, when it does.
+  // What the call takes away, when it does; or only a context, with all that lies in it.
   Entry entry;
   bool takes = false;
 
@@ -25,16 +26,26 @@ void end(Call& call, int error);
 
 // The library whose call it is: that which called the runtime, where the runtime calls the driver.
 Library& owner_of(const Call& call);
-// Heaps of that library: of a device; of host memory. 0: not recorded.
+// Heaps of that library: of a device; of managed memory that was made for a device; of host memory. 0: not recorded.
 std::uint32_t device_heap(const Call& call, int device);
+std::uint32_t managed_heap(const Call& call, int device);
 std::uint32_t host_heap(const Call& call);
 // Device of the memory at an address, of the calling thread's context where the driver does not say.
 int device_of(Word address);
 int current_device();
+// What the calling thread's allocations end with; 0: it has none.
+Word current_context();
 // Is the stream being captured into a graph? Then nothing happens now.
 bool is_capturing(const Call& call, Word stream);
 
 void record(std::uint8_t kind, std::uint32_t heap, Word address, Word bytes, Word stream = 0);
+// The two events about an entry, where it has some.
+void record_given(const Entry& entry, Word stream = 0);
+void record_taken(const Entry& entry, Word stream = 0);
+// Notes what was given out. What was noted under the same key before is gone, unseen: that is recorded first.
+void keep(const Entry& entry);
+// Something that cannot be recorded.
+void count_lost();
 void record_launch(Word stream, std::uint32_t name);
 
 template <class T = Word>
@@ -45,6 +56,8 @@ T read(Word address, std::size_t offset = 0) {
 }
 
 // By group of meanings. before_*: what is taken away is noted in call.entry, recorded, and marked as leaving.
+void before_context_end(Call& call);
+void after_context_end(const Call& call);
 void after_handle(const Call& call);
 void before_handle_release(Call& call);
 void after_handle_release(const Call& call, int error);

@@ -13,7 +13,8 @@ constexpr Row rows[row_count] = {
 
 namespace {
 
-constexpr Word per_thread_stream = 2;  // flag of cuGetProcAddress
+constexpr Word per_thread_stream = 2;                  // flag of cuGetProcAddress
+constexpr std::int64_t oldest_asking_runtime = 11030;  // the first with cudaGetDriverEntryPoint
 
 constexpr int compare(const char* a, const char* b) {
   while (*a != 0 && *a == *b) ++a, ++b;
@@ -33,6 +34,10 @@ constexpr std::array<std::uint8_t, row_count> sorted = [] {
   }
   return order;
 }();
+
+bool stand_alike(const Row& one, const Row& other) {
+  return one.meaning == other.meaning && one.a == other.a && one.b == other.b && one.c == other.c;
+}
 
 }  // namespace
 
@@ -63,6 +68,19 @@ int row_asked_for(const char* name, std::int64_t version, Word flags) {
   if (best >= 0) return best;
   const int exact = row_named(name);
   return exact >= 0 && rows[exact].base[0] != 0 && std::strcmp(rows[exact].base, name) != 0 ? exact : -1;
+}
+
+int row_asked_for_at_any_version(const char* name, Word flags) {
+  constexpr std::int64_t newest = INT32_MAX;
+  const int best = row_asked_for(name, newest, flags);
+  if (best < 0) return -1;
+  for (const Row& each : rows) {
+    if (each.since < oldest_asking_runtime || each.base[0] == 0 || std::strcmp(each.base, name) != 0) continue;
+    const int then = row_asked_for(name, each.since, flags);
+    if (!stand_alike(rows[then], rows[best])) return -1;
+  }
+  const int first = row_asked_for(name, oldest_asking_runtime, flags);
+  return first < 0 || stand_alike(rows[first], rows[best]) ? best : -1;
 }
 
 }  // namespace liveset::driver

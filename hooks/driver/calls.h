@@ -31,6 +31,7 @@ enum class Meaning : std::uint8_t {
   caller,             // of the runtime: ends in the driver; whoever calls it is the owner of what happens there
   look_up,            // gives out a driver function (version, flags, the name is 0 and the answer 1)
   allocate,           // (address out, size, stream)
+  allocate_managed,   // (address out, size)
   allocate_pitch,     // (address out, pitch out, height)
   release,            // (address, stream)
   array_create,       // (array out, descriptor)
@@ -65,6 +66,8 @@ enum class Meaning : std::uint8_t {
   graph_launch,       // (executable, stream)
   graph_destroy,      // (executable)
   graph_trim,         // (device)
+  context_end,        // (context)
+  primary_end,        // (device): its primary context, if nobody holds it any more
   launch,             // (function, stream)
   launch_config,      // (configuration, function)
   unload              // functions end to exist
@@ -76,11 +79,12 @@ inline constexpr std::int8_t none = -1;
 #define LIVESET_DRIVER_CALLS(X)                                                                                           \
   X(cuGetProcAddress, Words, "cuGetProcAddress", 11030, plain, look_up, 2, 3, none)                                       \
   X(cuGetProcAddress_v2, Words, "cuGetProcAddress", 12000, plain, look_up, 2, 3, none)                                    \
+  X(cuGetProcAddress_v2_ptsz, Words, "cuGetProcAddress", 12000, ptsz, look_up, 2, 3, none)                                \
   X(cuMemAlloc, Words, "cuMemAlloc", 2000, narrow, allocate, 0, 1, none)                                                  \
   X(cuMemAlloc_v2, Words, "cuMemAlloc", 3020, plain, allocate, 0, 1, none)                                                \
   X(cuMemAllocPitch, Words, "cuMemAllocPitch", 2000, narrow, allocate_pitch, 0, 1, 3)                                     \
   X(cuMemAllocPitch_v2, Words, "cuMemAllocPitch", 3020, plain, allocate_pitch, 0, 1, 3)                                   \
-  X(cuMemAllocManaged, Words, "cuMemAllocManaged", 6000, plain, allocate, 0, 1, none)                                     \
+  X(cuMemAllocManaged, Words, "cuMemAllocManaged", 6000, plain, allocate_managed, 0, 1, none)                             \
   X(cuMemAllocAsync, Words, "cuMemAllocAsync", 11020, plain, allocate, 0, 1, 2)                                           \
   X(cuMemAllocAsync_ptsz, Words, "cuMemAllocAsync", 11020, ptsz, allocate, 0, 1, 2)                                       \
   X(cuMemAllocFromPoolAsync, Words, "cuMemAllocFromPoolAsync", 11020, plain, allocate, 0, 1, 3)                           \
@@ -135,6 +139,12 @@ inline constexpr std::int8_t none = -1;
   X(cuGraphLaunch_ptsz, Words, "cuGraphLaunch", 10000, ptsz, graph_launch, 0, 1, none)                                    \
   X(cuGraphExecDestroy, Words, "cuGraphExecDestroy", 10000, plain, graph_destroy, 0, none, none)                          \
   X(cuDeviceGraphMemTrim, Words, "cuDeviceGraphMemTrim", 11040, plain, graph_trim, 0, none, none)                         \
+  X(cuCtxDestroy, Words, "cuCtxDestroy", 2000, plain, context_end, 0, none, none)                                         \
+  X(cuCtxDestroy_v2, Words, "cuCtxDestroy", 4000, plain, context_end, 0, none, none)                                      \
+  X(cuDevicePrimaryCtxRelease, Words, "cuDevicePrimaryCtxRelease", 7000, plain, primary_end, 0, none, none)               \
+  X(cuDevicePrimaryCtxRelease_v2, Words, "cuDevicePrimaryCtxRelease", 11000, plain, primary_end, 0, none, none)           \
+  X(cuDevicePrimaryCtxReset, Words, "cuDevicePrimaryCtxReset", 7000, plain, primary_end, 0, none, none)                   \
+  X(cuDevicePrimaryCtxReset_v2, Words, "cuDevicePrimaryCtxReset", 11000, plain, primary_end, 0, none, none)               \
   X(cuLaunchKernel, Launch, "cuLaunchKernel", 4000, plain, launch, 0, 8, none)                                            \
   X(cuLaunchKernel_ptsz, Launch, "cuLaunchKernel", 7000, ptsz, launch, 0, 8, none)                                        \
   X(cuLaunchCooperativeKernel, Launch, "cuLaunchCooperativeKernel", 9000, plain, launch, 0, 8, none)                      \
@@ -194,5 +204,7 @@ extern const Row rows[row_count];
 int row_named(const char* name);
 // The row that cuGetProcAddress(name, version, flags) means; -1: none. Names may carry the suffix of an exported one.
 int row_asked_for(const char* name, std::int64_t version, Word flags);
+// The same for a runtime that does not tell its version; -1 also where versions differ in where their arguments stand.
+int row_asked_for_at_any_version(const char* name, Word flags);
 
 }  // namespace liveset::driver

@@ -201,5 +201,5 @@ LivesetAnswer liveset_find_symbol(void* handle, const char* name, const void* ca
   if (found == nullptr) return {nullptr, 1};
   if (found != exported(row)) return {wrap(row, found), 1};
   // The search begins with us, but a program may ask in order to learn whether there is CUDA at all.
-  return {behind_us(row, library_of(caller)) != nullptr ? found : nullptr, 1};
+  return {is_visible(row, handle == RTLD_DEFAULT ? &library_of(caller) : nullptr) ? found : nullptr, 1};
 }

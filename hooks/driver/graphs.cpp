@@ -82,19 +82,21 @@ GraphFunctions graph_functions() {
 void add(Word address, bool is_free) {
   if (nodes == nullptr) {
     void* memory = mmap(nullptr, most_nodes * sizeof(Node), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return;
+    if (memory == MAP_FAILED) return count_lost();
     nodes = static_cast<Node*>(memory);
   }
-  if (node_count < most_nodes) nodes[node_count++] = {address, is_free};
+  if (node_count == most_nodes) return count_lost();
+  nodes[node_count++] = {address, is_free};
 }
 
 // Appends the memory nodes of the graph and of those within it. Under the lock.
 void collect(const GraphFunctions& ask, Word graph, int depth) {
   Word count = 0;
-  if (depth > deepest || ask.nodes(graph, nullptr, &count) != 0 || count == 0) return;
+  if (depth > deepest) return count_lost();
+  if (ask.nodes(graph, nullptr, &count) != 0 || count == 0) return;
   const std::size_t bytes = count * sizeof(Word);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;
+  if (memory == MAP_FAILED) return count_lost();
   auto* handles = static_cast<Word*>(memory);
   if (ask.nodes(graph, handles, &count) != 0) count = 0;
   for (Word i = 0; i < count; ++i) {
@@ -133,18 +135,19 @@ void begin_life(Word address, Word stream) {
   if (live_memory.find(Space::address, address, &entry) || !live_memory.find(Space::graph_node, address, &entry)) return;
   entry.space = Space::address;
   live_memory.put(entry);
-  record(channel::kind_segment_alloc, entry.heap, address, entry.bytes, stream);
+  record_given(entry, stream);
 }
 
 void end_life(Word address, Word stream) {
   Entry entry;
   if (!live_memory.begin_leaving(Space::address, address, &entry)) return;
-  record(channel::kind_segment_free, entry.heap, address, entry.bytes, stream);
+  record_taken(entry, stream);
   live_memory.end_leaving(Space::address, address, true);
 }
 
-void after_graph_launch(Word executable, Word stream) {
+void after_graph_launch(const Call& call, Word executable, Word stream) {
   Entry entry;
+  if (is_capturing(call, stream)) return;  // becomes a node of the graph there
   if (!live_memory.find(Space::graph, executable, &entry)) return;
   for (const bool is_free : {false, true}) {  // all that one launch brings lives at once, as far as we can tell
     for (Word i = entry.other; i < entry.other + entry.bytes; ++i) {
@@ -172,7 +175,7 @@ void after_graph(const Call& call) {
       if (__atomic_load_n(&has_memory_nodes, __ATOMIC_RELAXED)) after_instantiate(read(first), call.argument(what.b));
       return;
     case Meaning::graph_launch:
-      if (__atomic_load_n(&has_memory_nodes, __ATOMIC_RELAXED)) after_graph_launch(first, call.argument(what.b));
+      if (__atomic_load_n(&has_memory_nodes, __ATOMIC_RELAXED)) after_graph_launch(call, first, call.argument(what.b));
       return after_launch(call);
     case Meaning::graph_destroy: {
       Entry entry;

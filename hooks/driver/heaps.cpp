@@ -14,7 +14,7 @@ constinit thread_local Nesting nesting __attribute__((tls_model("initial-exec"))
 
 namespace {
 
-constexpr int cpu_type = 0, cuda_type = 1;
+constexpr int cpu_type = 0, cuda_type = 1;  // of a heap
 constexpr int device_ordinal_attribute = 9;
 constexpr Word per_thread_stream = 2;
 constexpr const char* source = "driver";
@@ -35,7 +35,8 @@ void declare() {
   char* end = blind + sizeof blind;
   char* out = append(blind, end,
                      "memory that the driver takes itself: contexts, modules, local memory, what its pools and graphs keep; sparse arrays; "
-                     "the padding of arrays; what was allocated before the recording");
+                     "the padding of arrays; what was allocated before the recording; what torch.cuda.MemPool takes by an allocator of "
+                     "its own is told twice: as its library's, and in reserved");
   if (!kernels_wanted()) out = append(out, end, "; kernel launches (run --kernels launches)");
   for (const bool before_us : {true, false}) {
     const char* other = other_dlsym(before_us);
@@ -57,7 +58,7 @@ Function find(std::atomic<void*>& cached, const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-std::uint32_t intern(const char* place, int device, const Library& library) {
+std::uint32_t intern(const char* place, int device, const char* owner) {
   char name[64];
   char* const end = name + sizeof name;
   char* out = append(name, end, place);
@@ -65,8 +66,14 @@ std::uint32_t intern(const char* place, int device, const Library& library) {
     char digits[3] = {static_cast<char>('0' + device / 10), static_cast<char>('0' + device % 10), 0};
     out = append(out, end, device < 10 ? digits + 1 : digits);
   }
-  append(append(out, end, "/"), end, library.owner);
+  append(append(out, end, "/"), end, owner);
   return core::intern_heap(name, device >= 0 ? cuda_type : cpu_type, device >= 0 ? device : 0, source);
+}
+
+bool is_recorded(int device) {
+  const bool has_place = device >= 0 && device < most_devices;
+  if (!has_place) count_lost();
+  return has_place;
 }
 
 }  // namespace
@@ -84,14 +91,25 @@ Library& owner_of(const Call& call) {
 }
 
 std::uint32_t device_heap(const Call& call, int device) {
-  if (device < 0 || device >= most_devices) return 0;
+  if (!is_recorded(device)) return 0;
   Library& library = owner_of(call);
   std::uint32_t heap = library.device_heaps[device].load(std::memory_order_relaxed);
   if (heap != 0) return heap;
   declare();
   const bool is_allocators = library.is_allocator && around.allocator_heap != nullptr;
-  heap = is_allocators ? around.allocator_heap(cuda_type, device) : intern("cuda:", device, library);
+  heap = is_allocators ? around.allocator_heap(cuda_type, device) : intern("cuda:", device, library.owner);
   library.device_heaps[device].store(heap, std::memory_order_relaxed);
+  return heap;
+}
+
+std::uint32_t managed_heap(const Call& call, int device) {
+  if (!is_recorded(device)) return 0;
+  Library& library = owner_of(call);
+  std::uint32_t heap = library.managed_heaps[device].load(std::memory_order_relaxed);
+  if (heap != 0) return heap;
+  declare();
+  heap = intern("managed:", device, library.owner);
+  library.managed_heaps[device].store(heap, std::memory_order_relaxed);
   return heap;
 }
 
@@ -100,7 +118,7 @@ std::uint32_t host_heap(const Call& call) {
   std::uint32_t heap = library.host_heap.load(std::memory_order_relaxed);
   if (heap != 0) return heap;
   declare();
-  heap = intern("host", -1, library);
+  heap = intern("host", -1, library.owner);
   library.host_heap.store(heap, std::memory_order_relaxed);
   return heap;
 }
@@ -109,7 +127,7 @@ int current_device() {
   static constinit std::atomic<void*> cached{nullptr};
   const auto ask = find<int (*)(int*)>(cached, "cuCtxGetDevice");
   int device = 0;
-  return ask != nullptr && ask(&device) == 0 && device >= 0 && device < most_devices ? device : 0;
+  return ask != nullptr && ask(&device) == 0 ? device : 0;
 }
 
 int device_of(Word address) {
@@ -117,7 +135,7 @@ int device_of(Word address) {
   const auto ask = find<int (*)(void*, int, Word)>(cached, "cuPointerGetAttribute");
   int device = -1;
   const bool known = ask != nullptr && ask(&device, device_ordinal_attribute, address) == 0;
-  return known && device >= 0 && device < most_devices ? device : current_device();
+  return known && device >= 0 ? device : current_device();
 }
 
 bool is_capturing(const Call& call, Word stream) {
@@ -128,6 +146,17 @@ bool is_capturing(const Call& call, Word stream) {
   return ask != nullptr && ask(stream, &status) == 0 && status != 0;
 }
 
+Word current_context() {
+  static constinit std::atomic<void*> cached{nullptr};
+  const auto ask = find<int (*)(Word*)>(cached, "cuCtxGetCurrent");
+  Word context = 0;
+  return ask != nullptr && ask(&context) == 0 ? context : 0;
+}
+
+void count_lost() {
+  if (core::process.flag() == core::flag_on) core::process.count_lost(channel::LossReason::unknown);
+}
+
 core::Phase phase_now() { return around.phase != nullptr ? around.phase() : core::Phase::other; }
 
 void record(std::uint8_t kind, std::uint32_t heap, Word address, Word bytes, Word stream) {
@@ -135,8 +164,16 @@ void record(std::uint8_t kind, std::uint32_t heap, Word address, Word bytes, Wor
 }
 
 void record_launch(Word stream, std::uint32_t name) {
-  const std::uint32_t heap = around.allocator_heap != nullptr ? around.allocator_heap(cuda_type, current_device()) : 0;
-  declare();
+  // The device's, whoever launched: the runtime's own launching functions are not stood before.
+  static constinit std::atomic<std::uint32_t> heaps[most_devices] = {};
+  const int device = current_device();
+  if (!is_recorded(device)) return;
+  std::uint32_t heap = heaps[device].load(std::memory_order_relaxed);
+  if (heap == 0) {
+    declare();
+    heap = intern("cuda:", device, "kernels");
+    heaps[device].store(heap, std::memory_order_relaxed);
+  }
   core::record_kernel(heap, stream, name, phase_now());
 }
 

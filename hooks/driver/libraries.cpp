@@ -52,6 +52,18 @@ void set_owner(Library& library, const char* file) {
   if (used == 0) std::strcpy(library.owner, "unnamed");
 }
 
+// A copy that outlives the library. Null: no room; then that library's own dependencies are not searched.
+const char* kept(const char* path) {
+  static constinit char room[1U << 16] = {};
+  static constinit std::size_t used = 0;
+  const std::size_t length = path != nullptr ? std::strlen(path) + 1 : 0;
+  if (length == 0 || length > sizeof room - used) return nullptr;
+  char* copy = room + used;
+  std::memcpy(copy, path, length);
+  used += length;
+  return copy;
+}
+
 const char own_byte = 0;
 
 bool is_our_own(const void* base) {
@@ -61,10 +73,10 @@ bool is_our_own(const void* base) {
 
 void describe(Library& library, const Dl_info& info, bool is_program) {
   library.base = info.dli_fbase;
-  library.path = info.dli_fname;
+  library.path = kept(info.dli_fname);
   const char* slash = info.dli_fname != nullptr ? std::strrchr(info.dli_fname, '/') : nullptr;
   const char* file = slash != nullptr ? slash + 1 : info.dli_fname != nullptr ? info.dli_fname : "";
-  library.is_runtime = begins_with(file, "libcudart.") || is_our_own(info.dli_fbase);
+  library.is_runtime = begins_with(file, "libcudart") || is_our_own(info.dli_fbase);
   library.is_allocator = begins_with(file, "libc10_cuda.");
   if (is_program) {
     std::strcpy(library.owner, "program");
@@ -100,6 +112,12 @@ void* loaded(const char* path) {
   return handle;
 }
 
+// The caller's own dependencies, and what they need.
+void* in_dependencies(const char* name, const Library& caller) {
+  void* handle = caller.base != nullptr && !is_our_own(caller.base) ? loaded(caller.path) : nullptr;
+  return handle != nullptr ? real_dlsym()(handle, name) : nullptr;
+}
+
 bool is_of_cuda(const void* code) {
   const char* owner = library_of(code).owner;
   return std::strcmp(owner, "cudart") == 0 || std::strcmp(owner, "driver") == 0;
@@ -128,8 +146,7 @@ void* in_known_libraries(const char* name) {
 void* search(const char* name, const Library& caller) {
   void* next = real_dlsym()(RTLD_NEXT, name);
   if (next != nullptr && !is_of_cuda(next)) return next;
-  void* handle = caller.base != nullptr && !is_our_own(caller.base) ? loaded(caller.path) : nullptr;
-  void* own = handle != nullptr ? real_dlsym()(handle, name) : nullptr;
+  void* own = in_dependencies(name, caller);
   if (own != nullptr) return own;
   return next != nullptr ? next : in_known_libraries(name);
 }
@@ -154,6 +171,7 @@ void* behind_us(int row, Library& caller) {
   const int error = errno;
   real = search(rows[row].name, caller);
   if (real != nullptr) {
+    pin(real);
     caller.real[row].store(real, std::memory_order_release);
     dlerror();  // of the places where it was not
   } else {
@@ -163,6 +181,41 @@ void* behind_us(int row, Library& caller) {
   return real;
 }
 
+bool is_visible(int row, const Library* caller) {
+  const char* name = rows[row].name;
+  const int error = errno;
+  void* found = real_dlsym()(RTLD_NEXT, name);
+  if (found == nullptr) {  // opened RTLD_GLOBAL later; then a function is visible that we do not stand before
+    void* witness = real_dlsym()(RTLD_DEFAULT, begins_with(name, "cuda") ? "cudaRuntimeGetVersion" : "cuInit");
+    if (witness != nullptr) found = function_beside(witness, name);
+  }
+  if (found == nullptr && caller != nullptr) found = in_dependencies(name, *caller);
+  if (found != nullptr) {
+    dlerror();  // of the places where it was not
+  } else {
+    real_dlsym()(RTLD_NEXT, name);  // so that dlerror() speaks of this name
+  }
+  errno = error;
+  return found != nullptr;
+}
+
+void* function_beside(const void* code, const char* name) {
+  const int error = errno;
+  Dl_info info{};
+  void* handle = dladdr(code, &info) != 0 ? loaded(info.dli_fname) : nullptr;
+  void* found = handle != nullptr ? real_dlsym()(handle, name) : nullptr;
+  errno = error;
+  return found;
+}
+
+void pin(const void* code) {
+  const int error = errno;
+  Dl_info info{};
+  void* handle = dladdr(code, &info) != 0 ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE) : nullptr;
+  if (handle != nullptr) dlclose(handle);
+  errno = error;
+}
+
 void* driver_function(const char* name) {
   const int error = errno;
   void* found = nullptr;
@@ -170,6 +223,7 @@ void* driver_function(const char* name) {
     void* handle = found == nullptr ? loaded(library) : nullptr;
     if (handle != nullptr) found = real_dlsym()(handle, name);
   }
+  if (found != nullptr) pin(found);
   dlerror();  // of the places where it was not
   errno = error;
   return found;

@@ -75,11 +75,13 @@ void LiveMemory::erase(Entry* entry) {
   --used_;
 }
 
-bool LiveMemory::put(const Entry& entry) {
+bool LiveMemory::put(const Entry& entry, Entry* before) {
   const Held guard(lock_);
+  if (before != nullptr) *before = Entry{};
   if (used_ * 3 >= capacity_ * 2 && !grow()) return false;
   Entry* slot = slot_of(entry.space, entry.key);
   used_ += slot->space == Space::unused;
+  if (before != nullptr) *before = *slot;
   *slot = entry;
   return true;
 }
@@ -107,6 +109,19 @@ void LiveMemory::end_leaving(Space space, Word key, bool is_gone) {
   if (entry == nullptr || !entry->is_leaving) return;
   entry->is_leaving = false;
   if (is_gone) erase(entry);
+}
+
+bool LiveMemory::take_of_context(Word context, Walk* walk, Entry* taken) {
+  const Held guard(lock_);
+  if (walk->capacity != capacity_) *walk = {0, capacity_};  // they have moved
+  for (; walk->at < capacity_; ++walk->at) {
+    Entry& entry = entries_[walk->at];
+    if (entry.space == Space::unused || entry.context != context || entry.is_leaving) continue;
+    *taken = entry;
+    erase(&entry);  // the next one may move to this place
+    return true;
+  }
+  return false;
 }
 
 Word LiveMemory::count(Space space, Word key, int change) {

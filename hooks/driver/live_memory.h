@@ -26,7 +26,8 @@ enum class Space : std::uint8_t {
 
 struct Entry {
   Word key = 0, bytes = 0;
-  Word other = 1;  // addresses that are opened more than once, and handles: how often; graph: its first node
+  Word context = 0;  // with which it ends, when nobody frees it before; 0: with none
+  Word other = 1;    // addresses that are opened more than once, and handles: how often; graph: its first node
   std::uint32_t heap = 0;
   Space space = Space::unused;
   bool is_leaving = false;    // its free is under way
@@ -36,8 +37,9 @@ struct Entry {
 
 class LiveMemory {
  public:
-  // Takes the place of an entry with the same key. False: no memory for the table; then the entry's free will not be recorded.
-  bool put(const Entry& entry);
+  // Takes the place of an entry with the same key: `before`, whose space is `unused` when there was none. False: no memory for the table;
+  // then the entry's free will not be recorded.
+  bool put(const Entry& entry, Entry* before = nullptr);
   bool find(Space space, Word key, Entry* found);
   // A free begins: the entry, unless there is none or another thread is freeing it.
   bool begin_leaving(Space space, Word key, Entry* found);
@@ -45,6 +47,13 @@ class LiveMemory {
   void end_leaving(Space space, Word key, bool is_gone);
   // Counts one more, or one less, in `other`: what it is then; 0 also when there is no entry.
   Word count(Space space, Word key, int change);
+
+  // Takes out one entry that ends with the context; false: there is none left. One walk for all calls about one context. What another
+  // thread is freeing is left to it.
+  struct Walk {
+    std::uint64_t at = 0, capacity = 0;
+  };
+  bool take_of_context(Word context, Walk* walk, Entry* taken);
 
  private:
   Entry* slot_of(Space space, Word key);

@@ -1,6 +1,5 @@
 // Virtual memory: device memory behind handles, and where it is mapped.
 #include "hooks/driver/call.h"
-#include "profiler/channel/layout.h"
 
 namespace liveset::driver {
 namespace {
@@ -9,13 +8,8 @@ void after_create(const Call& call, Entry entry) {
   const int device = device_of_properties(call.argument(call.what().c));
   entry.bytes = call.argument(call.what().b);
   entry.heap = device >= 0 ? device_heap(call, device) : host_heap(call);
-  live_memory.put(entry);
-  record(channel::kind_handle_create, entry.heap, entry.key, entry.bytes);
-}
-
-std::uint8_t mapped_kind(const Entry& entry, bool is_end) {
-  if (entry.is_foreign) return is_end ? channel::kind_import_end : channel::kind_import_begin;
-  return is_end ? channel::kind_segment_unmap : channel::kind_segment_map;
+  keep(entry);
+  record_given(entry);
 }
 
 // Calls visit(mapping) for those that the range holds. They follow each other without gaps.
@@ -42,7 +36,7 @@ void after_handle(const Call& call) {
     case Meaning::handle_multicast: entry.is_multicast = true; break;
     default: entry.is_foreign = true; break;
   }
-  if (!live_memory.find(Space::handle, handle, &entry)) live_memory.put(entry);
+  if (!live_memory.find(Space::handle, handle, &entry)) keep(entry);
 }
 
 void before_handle_release(Call& call) {
@@ -50,7 +44,7 @@ void before_handle_release(Call& call) {
   Entry entry;
   if (!live_memory.find(Space::handle, handle, &entry) || entry.other > 1) return;
   call.takes = live_memory.begin_leaving(Space::handle, handle, &call.entry);
-  if (call.takes && call.entry.bytes != 0) record(channel::kind_handle_release, call.entry.heap, handle, call.entry.bytes);
+  if (call.takes) record_taken(call.entry);
 }
 
 void after_handle_release(const Call& call, int error) {
@@ -61,7 +55,7 @@ void after_handle_release(const Call& call, int error) {
     return;
   }
   live_memory.end_leaving(Space::handle, handle, error == 0);
-  if (error != 0 && call.entry.bytes != 0) record(channel::kind_handle_create, call.entry.heap, handle, call.entry.bytes);
+  if (error != 0) record_given(call.entry);
 }
 
 void after_map(const Call& call) {
@@ -73,9 +67,10 @@ void after_map(const Call& call) {
   const bool known = live_memory.find(Space::handle, call.argument(call.what().c), &handle);
   mapping.is_foreign = known && handle.is_foreign;
   mapping.is_multicast = known && handle.is_multicast;
-  mapping.heap = known && handle.heap != 0 ? handle.heap : device_heap(call, current_device());
-  live_memory.put(mapping);
-  if (!mapping.is_multicast) record(mapped_kind(mapping, false), mapping.heap, mapping.key, mapping.bytes);
+  const bool has_heap = known && !handle.is_foreign && !handle.is_multicast;
+  mapping.heap = has_heap ? handle.heap : device_heap(call, current_device());
+  keep(mapping);
+  record_given(mapping);
 }
 
 void before_unmap(Call& call) {
@@ -83,7 +78,7 @@ void before_unmap(Call& call) {
     Entry entry;
     if (!live_memory.begin_leaving(Space::mapping, mapping.key, &entry)) return;
     call.takes = true;
-    if (!entry.is_multicast) record(mapped_kind(entry, true), entry.heap, entry.key, entry.bytes);
+    record_taken(entry);
   });
 }
 
@@ -91,8 +86,7 @@ void after_unmap(const Call& call, int error) {
   if (!call.takes) return;
   for_each_mapping(call, [&](const Entry& mapping) {
     live_memory.end_leaving(Space::mapping, mapping.key, error == 0);
-    if (error != 0 && mapping.is_leaving && !mapping.is_multicast)
-      record(mapped_kind(mapping, false), mapping.heap, mapping.key, mapping.bytes);
+    if (error != 0 && mapping.is_leaving) record_given(mapping);
   });
 }
 

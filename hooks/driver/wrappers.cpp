@@ -28,6 +28,7 @@ int pass(const void* caller, Arguments... arguments) {
   call.caller = caller;
   void* found =
       place == by_caller ? behind_us(row, library_of(caller)) : given_out[row][place < 0 ? 0 : place].load(std::memory_order_relaxed);
+  call.real = found;
   const auto real = reinterpret_cast<int (*)(Arguments...)>(found);
   if (real == nullptr) return no_device;
   int position = 0;
@@ -112,7 +113,10 @@ void* wrap(int row, void* real) {
   }
   for (int place = 0; place < places; ++place) {
     void* seen = given_out[row][place].load(std::memory_order_acquire);
-    if (seen == nullptr && given_out[row][place].compare_exchange_strong(seen, real, std::memory_order_acq_rel)) seen = real;
+    if (seen == nullptr && given_out[row][place].compare_exchange_strong(seen, real, std::memory_order_acq_rel)) {
+      pin(real);
+      seen = real;
+    }
     if (seen == real) return entrances[row][place];
   }
   return real;

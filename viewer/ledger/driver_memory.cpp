@@ -79,6 +79,7 @@ DriverSums::DriverSums(const trace::Dictionary& names) {
     const bool is_device = heap.device_type == cuda_type && heap.device_index >= 0 && heap.device_index < most_devices;
     if (!is_device || (source != "driver" && source != "c10")) continue;
     heaps_[id].device = heap.device_index;
+    heaps_[id].is_managed = names.string(heap.name).starts_with("managed:");
     devices_[heap.device_index].heaps.push_back(id);
   }
 }
@@ -116,6 +117,10 @@ void DriverSums::add(Kind kind, std::uint32_t id, std::uint64_t size, std::uint6
 void DriverSums::add_to_device(Kind kind, std::uint32_t id, std::uint64_t size, std::uint64_t event) {
   Heap& heap = heaps_[id];
   Device& device = devices_[heap.device];
+  if (heap.is_managed) {
+    raise(device.managed, signed_bytes(kind, size), event);
+    return;
+  }
   const std::int64_t before = heap.held();
   if (kind == Kind::segment_alloc || kind == Kind::segment_free)
     heap.allocated = wrapping_sum(heap.allocated, signed_bytes(kind, size));
@@ -140,6 +145,7 @@ void DriverSums::open_range(std::uint64_t event) {
   for (auto& [number, device] : devices_) {
     begin(device.held);
     begin(device.outside);
+    begin(device.managed);
     note_peak(device);
   }
   begin(pinned_);
@@ -155,7 +161,7 @@ Counter DriverSums::finished(const Sum& sum) const {
 
 DeviceMemory DriverSums::finished(int number) const {
   const Device& device = devices_.at(number);
-  DeviceMemory memory{number, finished(device.held), finished(device.outside), {}, 0, device.is_lower_bound};
+  DeviceMemory memory{number, finished(device.held), finished(device.outside), finished(device.managed), {}, 0, device.is_lower_bound};
   for (const std::uint32_t id : device.heaps) {
     if (heaps_[id].peak_bytes == 0) continue;
     memory.at_peak.push_back({id, heaps_[id].peak_bytes});

@@ -21,6 +21,7 @@ struct DeviceMemory {
   int device = 0;
   Counter held;                        // by all libraries
   Counter outside_allocator;           // without the segments of PyTorch's caching allocator
+  Counter managed;                     // moves between device and host as it is used: in neither of the two
   std::vector<HeapBytes> at_peak;      // sums to held.peak
   std::uint64_t unmapped_at_peak = 0;  // behind handles, and mapped nowhere; part of it
   bool is_lower_bound = false;         // the events left open what was given back
@@ -60,7 +61,7 @@ class DriverSums {
  private:
   struct Heap {
     int device = -1;  // -1: none of a device
-    bool is_allocator = false;
+    bool is_allocator = false, is_managed = false;
     bool is_touched = false;  // changed since the device's peak was noted
     std::int64_t allocated = 0;
     VirtualMemory by_handles;
@@ -72,7 +73,7 @@ class DriverSums {
     Counter out;
   };
   struct Device {
-    Sum held, outside;
+    Sum held, outside, managed;
     std::vector<std::uint32_t> heaps, touched;  // ids; touched: those of which the noted peak is out of date
     bool is_lower_bound = false;
   };

@@ -112,6 +112,9 @@ ordered_json kernels_json(const KernelFigures& kernels) {
 std::string devices_text(const std::vector<DeviceFigure>& devices, const Style& style) {
   std::string text;
   for (const DeviceFigure& device : devices) {
+    if (device.memory.managed.peak != 0)
+      text += "\n  " + device.device + ": managed memory up to " + format_bytes(device.memory.managed.peak, style.exact_bytes) +
+              ", on the device or the host as it is used\n";
     if (device.memory.outside_allocator.peak == 0) continue;
     Table table({{"taken from the driver"}, {"bytes", true}, {"", true}}, TableFormat::text, style);
     for (const OwnerFigure& owner : device.owners)

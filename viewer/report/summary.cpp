@@ -30,8 +30,11 @@ std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const Physi
   const auto add_of_driver = [&](const std::string& place, const char* name, const ledger::Counter& counter) {
     if (counter.known) figures.push_back({place, name, counter.peak, counter.final, counter.peak_event, false});
   };
-  for (const ledger::DeviceMemory& device : ledger.driver.devices)
-    add_of_driver("cuda:" + std::to_string(device.device), "outside_allocator", device.outside_allocator);
+  for (const ledger::DeviceMemory& device : ledger.driver.devices) {
+    const std::string place = "cuda:" + std::to_string(device.device);
+    add_of_driver(place, "outside_allocator", device.outside_allocator);
+    if (device.managed.peak != 0) add_of_driver(place, "managed", device.managed);
+  }
   if (ledger.driver.pinned_host.peak != 0) add_of_driver("host", "pinned", ledger.driver.pinned_host);
   if (ledger.driver.registered_host.peak != 0) add_of_driver("host", "registered", ledger.driver.registered_host);
   const auto unsigned_of = [](std::int64_t number) { return static_cast<std::uint64_t>(std::max<std::int64_t>(number, 0)); };

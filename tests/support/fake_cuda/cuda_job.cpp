@@ -8,6 +8,9 @@
 //   cuda_job launches    kernels
 //   cuda_job threads     eight threads, each a thousand allocations and frees
 //   cuda_job fork        an allocation, a fork whose child allocates (silently), an allocation
+//   cuda_job contexts    memory that ends with its context
+//   cuda_job devices     of high numbers
+//   cuda_job hashed      a library that is unloaded and loaded again, with a runtime of its own
 //   cuda_job semantics   what dlsym answers; prints what is wrong, nothing when all is right
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -27,7 +30,13 @@ using Word = std::uint64_t;
 extern "C" {
 void fake_set_device(int number);
 void fake_set_capturing(Word stream, bool on);
+void fake_set_context(Word context);
+void fake_lose(Word address);
 void fake_fail_next_free();
+int cuCtxDestroy_v2(Word context);
+int cuDevicePrimaryCtxRetain(Word* out, int device);
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxReset_v2(int device);
 int cuMemAlloc_v2(Word* out, Word bytes);
 int cuMemAllocPitch_v2(Word* out, Word* pitch, Word width, Word height, unsigned element);
 int cuMemAllocManaged(Word* out, Word bytes, unsigned flags);
@@ -238,6 +247,7 @@ int graphs() {
   // Captured: neither is memory now.
   fake_set_capturing(7, true);
   WORKS(cuMemAllocAsync(&captured, 500, 7));
+  WORKS(cuGraphLaunch(executable, 7));  // becomes part of what is captured
   WORKS(cuMemFreeAsync(captured, 7));
   fake_set_capturing(7, false);
   WORKS(cuDeviceGraphMemTrim(0));
@@ -297,6 +307,52 @@ int runtime() {
   void* found = nullptr;
   WORKS(cudaGetDriverEntryPoint("cuMemAlloc", &found, 0, nullptr));
   WORKS(reinterpret_cast<Take>(found)(&address, 6000));
+  return 0;
+}
+
+int contexts() {
+  Word context = 0, address = 0, of_pool = 0;
+  WORKS(cuDevicePrimaryCtxRetain(&context, 0));
+  WORKS(cuDevicePrimaryCtxRetain(&context, 0));
+  WORKS(cuMemAlloc_v2(&address, 1000));
+  WORKS(cuMemAllocAsync(&of_pool, 2000, 5));  // the device's, not the context's
+  WORKS(cuDevicePrimaryCtxRelease_v2(0));
+  WORKS(cuMemFree_v2(address));  // one holder was left
+  WORKS(cuMemHostAlloc(&address, 3000, 0));
+  WORKS(cuDevicePrimaryCtxRelease_v2(0));
+  WORKS(cuDevicePrimaryCtxRetain(&context, 0));
+  WORKS(cuMemAlloc_v2(&address, 4000));
+  fake_set_device(1);
+  WORKS(cuMemAlloc_v2(&address, 5000));
+  fake_set_device(0);
+  WORKS(cuDevicePrimaryCtxReset_v2(0));
+  fake_set_context(0x200);
+  WORKS(cuMemAlloc_v2(&address, 6000));
+  fake_set_context(0);
+  WORKS(cuCtxDestroy_v2(0x200));
+  // Given out again though nobody saw it go.
+  WORKS(cuMemAlloc_v2(&address, 7000));
+  fake_lose(address);
+  WORKS(cuMemAlloc_v2(&address, 8000));
+  return 0;
+}
+
+int devices() {
+  Word address = 0;
+  for (const int device : {31, 32, 63, 64}) {
+    fake_set_device(device);
+    WORKS(cuMemAlloc_v2(&address, 100));
+  }
+  return 0;
+}
+
+int hashed() {
+  for (const Word bytes : {100, 200}) {
+    Word address = 0;
+    void* library = dlopen("libhashed.so", RTLD_NOW | RTLD_LOCAL);
+    WORKS(reinterpret_cast<int (*)(Word*, Word)>(dlsym(library, "take_memory"))(&address, bytes));
+    dlclose(library);
+  }
   return 0;
 }
 
@@ -407,6 +463,9 @@ int main(int count, char** words) {
   if (mode == "launches") return launches();
   if (mode == "threads") return threads();
   if (mode == "fork") return forked();
+  if (mode == "contexts") return contexts();
+  if (mode == "devices") return devices();
+  if (mode == "hashed") return hashed();
   if (mode == "semantics") return semantics();
   std::printf("unknown mode %s\n", mode.c_str());
   return 2;

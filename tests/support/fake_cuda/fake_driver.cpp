@@ -1,5 +1,6 @@
 // A fake libcuda.so.1 for the tests of the driver hook: gives out numbers for addresses, knows what is live, and refuses what is not.
 // Nothing is computed. Device 1 is the current one after fake_set_device(1), a stream captures after fake_set_capturing(stream, true).
+// Where no other context was set, the device's primary one is current: 0x100 and the device's number.
 // Addresses begin at 0x700000000000 and are 4 GiB apart, 32-bit ones at 0x10000000 and 4 KiB apart; handles count from 0x1000.
 #include <dlfcn.h>
 
@@ -25,6 +26,12 @@ std::map<Word, Word> sizes;
 Word next_address = 0x700000000000, next_narrow = 0x10000000, next_handle = 0x1000;
 std::set<Word> capturing_streams;
 thread_local int device = 0;
+thread_local Word own_context = 0;
+std::map<Word, Word> context_by_address;
+std::map<int, int> holders;  // of primary contexts
+
+Word primary_context(int number) { return 0x100 + static_cast<Word>(number); }
+Word current_context() { return own_context != 0 ? own_context : primary_context(device); }
 
 struct GraphNode {
   int type;
@@ -39,6 +46,7 @@ int give(Word* out, Word bytes, Word step = 0x100000000) {
   *out = next_address;
   next_address += step;
   device_by_address[*out] = device;
+  context_by_address[*out] = current_context();
   sizes[*out] = bytes;
   return ok;
 }
@@ -49,6 +57,14 @@ int take(Word address) {
   const std::lock_guard<std::mutex> guard(mutex);
   if (std::exchange(fails_next_free, false)) return invalid;
   return device_by_address.erase(address) == 1 ? ok : invalid;
+}
+
+int end_context(Word context) {
+  const std::lock_guard<std::mutex> guard(mutex);
+  for (const auto& [address, its_context] : context_by_address) {
+    if (its_context == context) device_by_address.erase(address);
+  }
+  return ok;
 }
 
 int give_handle(Word* out) {
@@ -90,10 +106,22 @@ void fake_set_capturing(Word stream, bool on) {
   if (!on) capturing_streams.erase(stream);
 }
 
+void fake_set_context(Word context) { own_context = context; }
+// Goes without a call, and its address is the next one.
+void fake_lose(Word address) {
+  device_by_address.erase(address);
+  next_address = address;
+}
 void fake_fail_next_free() { fails_next_free = true; }
 
 int cuInit(unsigned) { return ok; }
 int cuCtxGetDevice(int* out) { return *out = device, ok; }
+int cuCtxGetCurrent(Word* out) { return *out = current_context(), ok; }
+int cuCtxDestroy_v2(Word context) { return end_context(context); }
+int cuDevicePrimaryCtxGetState(int number, unsigned*, int* active) { return *active = holders[number] != 0 ? 1 : 0, ok; }
+int cuDevicePrimaryCtxRetain(Word* out, int number) { return *out = primary_context(number), ++holders[number], ok; }
+int cuDevicePrimaryCtxRelease_v2(int number) { return --holders[number] != 0 ? ok : end_context(primary_context(number)); }
+int cuDevicePrimaryCtxReset_v2(int number) { return holders[number] = 0, end_context(primary_context(number)); }
 int cuPointerGetAttribute(void* out, int attribute, Word address) {
   const std::lock_guard<std::mutex> guard(mutex);
   const auto found = device_by_address.find(address);

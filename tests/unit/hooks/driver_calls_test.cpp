@@ -38,6 +38,7 @@ TEST(DriverCalls, TheNewestThatTheVersionAllowsIsMeant) {
   EXPECT_EQ(asked_for("cuIpcOpenMemHandle", 11000), "cuIpcOpenMemHandle_v2");
   EXPECT_EQ(asked_for("cuGetProcAddress", 11030), "cuGetProcAddress");  // four arguments
   EXPECT_EQ(asked_for("cuGetProcAddress", 12000), "cuGetProcAddress_v2");
+  EXPECT_EQ(asked_for("cuGetProcAddress_v2_ptsz", 13000), "cuGetProcAddress_v2_ptsz");
   EXPECT_EQ(asked_for("cuMemGetInfo", 13000), "");
   EXPECT_EQ(asked_for("", 13000), "");
   EXPECT_EQ(asked_for("cudaMalloc", 13000), "");
@@ -50,6 +51,20 @@ TEST(DriverCalls, FlagsChooseTheStreamOfTheThread) {
   EXPECT_EQ(asked_for("cuMemAlloc", 3020, 2), "cuMemAlloc_v2");  // takes no stream: has no such twin
   EXPECT_EQ(asked_for("cuLaunchKernel", 7000, 2), "cuLaunchKernel_ptsz");
   EXPECT_EQ(asked_for("cuLaunchKernel", 4000, 2), "cuLaunchKernel");  // before CUDA 7 there was none
+}
+
+// Asked by a runtime that does not say what it was made for.
+TEST(DriverCalls, WithoutAVersionOnlyWhatAllVersionsAgreeOnIsMeant) {
+  const auto asked = [](const char* name, Word flags) {
+    const int row = row_asked_for_at_any_version(name, flags);
+    return std::string(row < 0 ? "" : rows[row].name);
+  };
+  EXPECT_EQ(asked("cuMemAlloc", 0), "cuMemAlloc_v2");
+  EXPECT_EQ(asked("cuMemAllocAsync", 2), "cuMemAllocAsync_ptsz");
+  EXPECT_EQ(asked("cuGraphLaunch", 0), "cuGraphLaunch");
+  EXPECT_EQ(asked("cuMulticastCreate", 0), "cuMulticastCreate");
+  EXPECT_EQ(asked("cuGraphAddNode", 0), "");  // 12.2 and 12.3 differ
+  EXPECT_EQ(asked("cuMemGetInfo", 0), "");
 }
 
 TEST(DriverCalls, ExportedNamesMeanThemselves) {

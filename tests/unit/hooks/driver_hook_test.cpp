@@ -44,7 +44,7 @@ class DriverHook : public RecordedJob {
       ADD_FAILURE() << file.error().message();
       return all;
     }
-    EXPECT_EQ(file->health().lost_events, 0U);
+    EXPECT_EQ(file->health().lost_events, expected_lost);
     for (const trace::Source& source : file->dictionary().sources) {
       if (source.name == "driver") cannot_see = source.cannot_see;
     }
@@ -61,6 +61,7 @@ class DriverHook : public RecordedJob {
   }
 
   std::string cannot_see;
+  std::uint64_t expected_lost = 0;
 };
 
 TEST_F(DriverHook, SeesEveryAllocationOfALinkedProgramOnce) {
@@ -75,8 +76,8 @@ TEST_F(DriverHook, SeesEveryAllocationOfALinkedProgramOnce) {
       {"oom", device, std::uint64_t{1} << 41},
       {"segment_alloc", device, 5120, place(1)},  // ten rows of 512
       {"segment_free", device, 5120, place(1)},
-      {"segment_alloc", "cuda:1/program", 3000, place(2)},
-      {"segment_free", "cuda:1/program", 3000, place(2)},
+      {"segment_alloc", "managed:1/program", 3000, place(2)},
+      {"segment_free", "managed:1/program", 3000, place(2)},
       {"segment_alloc", device, 4000, place(3), 5},
       {"segment_free", device, 4000, place(3), 5},
       {"pool_create", device, 1 << 20, first_handle},
@@ -142,6 +143,40 @@ TEST_F(DriverHook, NamesTheLibraryThatCalledTheRuntime) {
   EXPECT_THAT(seen("runtime"), testing::ElementsAreArray(expected));
 }
 
+// A wheel's copy of the runtime; its library is unloaded, and loaded again.
+TEST_F(DriverHook, KnowsARuntimeWithAHashInItsName) {
+  const std::vector<Seen> expected = {{"segment_alloc", "cuda:0/hashed", 100, place(0)}, {"segment_alloc", "cuda:0/hashed", 200, place(1)}};
+  EXPECT_THAT(seen("hashed"), testing::ElementsAreArray(expected));
+}
+
+TEST_F(DriverHook, AContextTakesItsMemoryAlong) {
+  const std::string device = "cuda:0/program", host = "host/program";
+  const std::vector<Seen> expected = {
+      {"segment_alloc", device, 1000, place(0)},
+      {"segment_alloc", device, 2000, place(1), 5},
+      {"segment_free", device, 1000, place(0)},
+      {"host_alloc", host, 3000, place(2)},
+      {"host_free", host, 3000, place(2)},
+      {"segment_alloc", device, 4000, place(3)},
+      {"segment_alloc", "cuda:1/program", 5000, place(4)},
+      {"segment_free", device, 4000, place(3)},
+      {"segment_alloc", device, 6000, place(5)},
+      {"segment_free", device, 6000, place(5)},
+      {"segment_alloc", device, 7000, place(6)},
+      {"segment_free", device, 7000, place(6)},
+      {"segment_alloc", device, 8000, place(6)},
+  };
+  EXPECT_THAT(seen("contexts"), testing::ElementsAreArray(expected));
+}
+
+TEST_F(DriverHook, CountsWhatLiesOnADeviceBeyondItsTables) {
+  expected_lost = 1;
+  const std::vector<Seen> expected = {{"segment_alloc", "cuda:31/program", 100, place(0)},
+                                      {"segment_alloc", "cuda:32/program", 100, place(1)},
+                                      {"segment_alloc", "cuda:63/program", 100, place(2)}};
+  EXPECT_THAT(seen("devices"), testing::ElementsAreArray(expected));
+}
+
 TEST_F(DriverHook, TheSummaryTellsWhatLiesOutsideTheAllocator) {
   seen("runtime");
   const Ran ran = run_command(liveset_program + " summary --format json " + trace());
@@ -190,9 +225,10 @@ TEST_F(DriverHook, AGraphsNodeIsAnAddressFirstAndMemoryAtItsLaunch) {
 }
 
 TEST_F(DriverHook, NamesKernelsWhenAsked) {
+  const std::string device = "cuda:0/kernels";
   const std::vector<Seen> expected = {
-      {"first_kernel", "cuda:0", 0, 0, 11}, {"second_kernel", "cuda:0", 0, 0, 12}, {"third_kernel", "cuda:0", 0, 0, 13},
-      {"first_kernel", "cuda:0", 0, 0, 11}, {"unnamed kernel", "cuda:0", 0, 0, 0}, {"(CUDA graph)", "cuda:0", 0, 0, 7},
+      {"first_kernel", device, 0, 0, 11}, {"second_kernel", device, 0, 0, 12}, {"third_kernel", device, 0, 0, 13},
+      {"first_kernel", device, 0, 0, 11}, {"unnamed kernel", device, 0, 0, 0}, {"(CUDA graph)", device, 0, 0, 7},
   };
   EXPECT_THAT(seen("launches", "", "--kernels launches"), testing::ElementsAreArray(expected));
   EXPECT_THAT(cannot_see, testing::Not(testing::HasSubstr("kernel launches")));
@@ -251,6 +287,14 @@ TEST_F(DriverHook, DoesNotPretendThatThereIsCuda) {
     EXPECT_EQ(ran.out, "") << how;
   }
   EXPECT_FALSE(std::filesystem::exists(trace()));
+}
+
+TEST_F(DriverHook, FindsNothingThatWasOpenedForOneLibraryOnly) {
+  for (const std::string& how : {std::string(), "LD_PRELOAD=" + preload + " ", liveset_program + " run -q -o " + trace() + " -- "}) {
+    const Ran ran = run_command(how + tests_folder + "/no_cuda_job local");
+    EXPECT_EQ(ran.status, 0) << ran.err;
+    EXPECT_EQ(ran.out, "") << how;
+  }
 }
 
 constexpr const char* other_hook = "/fake_cuda/libother_hook.so";

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace liveset::driver {
@@ -52,6 +53,34 @@ TEST(LiveMemory, AnAddressGivenOutAgainStays) {
   memory.end_leaving(Space::address, 7, true);
   EXPECT_TRUE(memory.find(Space::address, 7, &found));
   EXPECT_EQ(found.bytes, 300U);
+}
+
+TEST(LiveMemory, TellsWhatAnEntryTakesThePlaceOf) {
+  LiveMemory memory;
+  Entry before;
+  memory.put(entry_at(7, 100), &before);
+  EXPECT_EQ(before.space, Space::unused);
+  memory.put(entry_at(7, 300), &before);
+  EXPECT_EQ(before.bytes, 100U);
+}
+
+TEST(LiveMemory, AContextTakesItsEntriesAndNoOthers) {
+  LiveMemory memory;
+  std::set<Word> expected, taken;
+  constexpr Word doomed = 5, lasting = 6;
+  for (Word key = 0; key < 10000; ++key) {
+    Entry entry = entry_at(key * 0x200000, 1);
+    entry.context = key % 3 == 0 ? doomed : lasting;
+    if (entry.context == doomed) expected.insert(entry.key);
+    memory.put(entry);
+  }
+  Entry found;
+  EXPECT_TRUE(memory.begin_leaving(Space::address, 0, &found));  // whoever frees it records that
+  expected.erase(0);
+  LiveMemory::Walk walk;
+  while (memory.take_of_context(doomed, &walk, &found)) EXPECT_TRUE(taken.insert(found.key).second);
+  EXPECT_EQ(taken, expected);
+  for (Word key = 0; key < 10000; ++key) EXPECT_EQ(memory.find(Space::address, key * 0x200000, &found), key % 3 != 0 || key == 0);
 }
 
 TEST(LiveMemory, Counts) {

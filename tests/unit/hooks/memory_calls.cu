@@ -78,5 +78,7 @@ int main() {
   WORKS(cudaGraphExecDestroy(executable));
   WORKS(cudaGraphDestroy(graph));
   WORKS(cudaStreamDestroy(stream));
+  WORKS(cudaMalloc(&address, 200000));
+  WORKS(cudaDeviceReset());
   return 0;
 }

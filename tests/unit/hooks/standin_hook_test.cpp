@@ -27,14 +27,14 @@ TEST_F(StandinHook, SeesEveryCallOfTheRuntimeOnce) {
   EXPECT_EQ(ran.out, std::to_string(pitch) + "\n");
 
   const std::string device = "cuda:0/program", host = "host/program";
-  std::vector<Taken> expected = {{"segment_alloc", device, 100000}, {"kernel fill", "cuda:0", 0}, {"segment_free", device, 100000}};
+  std::vector<Taken> expected = {{"segment_alloc", device, 100000}, {"kernel fill", "cuda:0/kernels", 0}, {"segment_free", device, 100000}};
   const auto add = [&](const std::string& kind, const std::string& heap, std::uint64_t bytes) {
     expected.push_back({kind + (kind == "host_register" ? "" : "_alloc"), heap, bytes});
     expected.push_back({kind == "host_register" ? "host_unregister" : kind + "_free", heap, bytes});
   };
   add("segment", device, pitch * 10);
   add("segment", device, pitch * 30);
-  add("segment", device, 3000);
+  add("segment", "managed:0/program", 3000);
   add("segment", device, 4000);
   expected.push_back({"pool_create", device, 0});
   add("segment", device, 5000);
@@ -48,6 +48,8 @@ TEST_F(StandinHook, SeesEveryCallOfTheRuntimeOnce) {
   expected.push_back({"graph_alloc", device, 9000});
   expected.push_back({"graph_free", device, 9000});
   add("segment", device, 9000);
+  expected.push_back({"segment_alloc", device, 200000});
+  expected.push_back({"segment_free", device, 200000});  // with the device's context
 
   auto file = trace::TraceFile::open(trace());
   ASSERT_TRUE(file) << file.error().message();

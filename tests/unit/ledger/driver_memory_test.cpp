@@ -7,16 +7,16 @@ namespace {
 
 using trace::Kind;
 
-constexpr std::uint32_t allocator = 1, nccl = 2, other_device = 3, host = 4, arena = 5;
+constexpr std::uint32_t allocator = 1, nccl = 2, other_device = 3, host = 4, arena = 5, managed = 6;
 
 trace::Dictionary names(bool with_driver = true) {
   trace::Dictionary names;
-  names.strings = {"", "cuda:0", "cuda:0/nccl", "cuda:1/nccl", "host/torch", "cuda:0/arena"};
+  names.strings = {"", "cuda:0", "cuda:0/nccl", "cuda:1/nccl", "host/torch", "cuda:0/arena", "managed:0/program"};
   names.sources.resize(4);
   names.sources[1].name = "c10";
   names.sources[2].name = with_driver ? "driver" : "other";
   names.sources[3].name = "api";
-  names.heaps = {{}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 1}, {4, 2, 0, 0}, {5, 3, 1, 0}};
+  names.heaps = {{}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 1}, {4, 2, 0, 0}, {5, 3, 1, 0}, {6, 2, 1, 0}};
   return names;
 }
 
@@ -28,7 +28,8 @@ TEST(DriverMemory, SumsByDeviceAndTellsTheAllocatorApart) {
   sums.add(Kind::segment_alloc, other_device, 7, 3);
   sums.add(Kind::segment_free, allocator, 100, 4);
   sums.add(Kind::segment_alloc, nccl, 20, 5);
-  sums.add(Kind::segment_alloc, arena, 1000, 6);  // a program's own arena lies in what the driver gave: not counted again
+  sums.add(Kind::segment_alloc, arena, 1000, 6);    // a program's own arena lies in what the driver gave: not counted again
+  sums.add(Kind::segment_alloc, managed, 4000, 6);  // may lie on the host
   sums.add(Kind::host_alloc, host, 11, 7);
   sums.add(Kind::host_free, host, 11, 8);
   sums.add(Kind::host_register, host, 5, 9);
@@ -41,6 +42,8 @@ TEST(DriverMemory, SumsByDeviceAndTellsTheAllocatorApart) {
   EXPECT_EQ(first.held.final, 50U);
   EXPECT_EQ(first.outside_allocator.peak, 50U);
   EXPECT_EQ(first.outside_allocator.peak_event, 5U);
+  EXPECT_EQ(first.managed.peak, 4000U);
+  EXPECT_EQ(first.managed.final, 4000U);
   ASSERT_EQ(first.at_peak.size(), 2U);
   EXPECT_EQ(first.at_peak[0].bytes, 100U);
   EXPECT_EQ(first.at_peak[1].heap, nccl);
