@@ -23,6 +23,18 @@ for step in range(2):
     optimizer.step()
     optimizer.zero_grad()
 """
+BACKWARD_ONLY = """
+import torch
+from torch import nn
+torch.set_default_dtype(torch.bfloat16)
+with torch.device("cuda"):
+    layers = nn.ModuleList(nn.TransformerEncoderLayer(4096, 32, 11008, batch_first=True) for _ in range(32))
+for step in range(2):
+    x = torch.zeros(4, 2048, 4096, device="cuda", requires_grad=True)
+    for layer in layers:
+        x = layer(x)
+    x.mean().backward()
+"""
 FACTS = """
 import json, os, sys
 stats = torch.cuda.memory_stats()
@@ -214,6 +226,12 @@ class PythonTest(CommandTest):
         self.assertEqual((run.status, run.stdout), (2, ""))
         self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
         self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real.resolve()}", run.stderr)
+
+    def test_a_job_that_ends_right_after_a_backward(self):
+        """Autograd's thread is still taking the graph apart then, and must not be ended by the interpreter."""
+        for _ in range(3):
+            run = self.start(BACKWARD_ONLY, "--gpu", "b200")
+            self.assertEqual(run.status, 0, run.stderr)
 
     def test_an_install_without_the_wheels_of_nvidia(self):
         """As `pip install --no-deps torch` and what its Python needs."""
