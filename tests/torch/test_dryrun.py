@@ -203,6 +203,16 @@ kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(20
         self.check({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "expandable_segments:True"})
 
 
+class OtherBackendTest(CommandTest):
+    def test_out_of_memory_is_known_by_the_driver(self):
+        run = self.start("import torch\nkept = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(30)]\n",
+                         "--gpu", "rtx4090", environment={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
+        self.assertEqual(run.status, 1)
+        self.assertIn("does not fit", run.stdout)
+        self.assertIn("statistics are not there", run.stdout)
+        self.assertEqual(run.summary()["out_of_memory"][-1]["asked_bytes"], GIB)
+
+
 class PythonTest(CommandTest):
     def refused(self, job):
         run = self.start(job)

@@ -32,6 +32,7 @@ void show(const launch::RunResult& result, Context& context) {
   if (result.output.empty()) return;
   SummaryOptions shown;
   shown.trace = result.output;
+  shown.job_status = result.status;
   if (const Status status = show_summary(shown, context); !status) context.fail(status.error());
 }
 
@@ -45,6 +46,7 @@ void add_dryrun(CLI::App& app, Context& context) {
   command->footer(
       "Will it fit, and with which checkpointing? The job's own PyTorch, a build for CUDA 13 or 12, runs on a device that is not "
       "there: its allocator answers its own calls, kernels compute nothing. Numbers that this cannot know exactly are labelled.\n"
+      "The whole job runs, so it writes what it writes: checkpoints, logs and metrics, with zeros in them. Give it another output folder.\n"
       "  liveset dryrun -- python train.py                        on an H100\n"
       "  liveset dryrun --gpu rtx4090 -q -o try.liveset -- python train.py --batch 8\n"
       "  liveset dryrun --gpu a100-40 --memory 30GiB -- python train.py\n"

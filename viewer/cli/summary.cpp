@@ -46,7 +46,7 @@ Status show_summary(const SummaryOptions& options, Context& context) {
 
   Result<report::Summary> summary = [&] {
     ProgressBar bar("reading " + file.path());
-    return report::summarize(file, {options.heap, options.counter, *range, bar.callback()});
+    return report::summarize(file, {options.heap, options.counter, *range, bar.callback(), options.job_status});
   }();
   if (!summary) return summary.take_error();
   const report::Style style = style_of(context);

@@ -1,11 +1,14 @@
 // `liveset summary`, which `dryrun` shows at its end.
 #pragma once
+#include <optional>
+
 #include "viewer/cli/traces.h"
 
 namespace liveset::cli {
 
 struct SummaryOptions : ReadOptions {
   std::string heap, counter = "allocated";
+  std::optional<int> job_status = std::nullopt;  // where the caller ran the job
 };
 
 Status show_summary(const SummaryOptions& options, Context& context);

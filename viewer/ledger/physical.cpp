@@ -286,7 +286,9 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
     case Kind::kernel: ++out_.kernels; break;
     case Kind::out_of_memory: {
       const std::uint32_t id = columns.heap[here.heap];
-      const auto allocated = static_cast<std::uint64_t>(std::max<std::int64_t>(heap(id).allocated.now, 0));
+      const HeapState& state = heap(id);
+      const std::int64_t held = state.out.allocations != 0 ? state.allocated.now : state.segments.now;
+      const auto allocated = static_cast<std::uint64_t>(std::max<std::int64_t>(held, 0));
       if (out_.out_of_memory.size() < PhysicalLedger::max_out_of_memory)
         out_.out_of_memory.push_back({event, columns.size[here.size], allocated, id});
       break;

@@ -72,7 +72,7 @@ struct Mismatch {
 
 // An allocator had no memory for what was asked of it.
 struct OutOfMemory {
-  std::uint64_t event = 0, asked_bytes = 0, allocated_bytes = 0;  // allocated of that heap at that event
+  std::uint64_t event = 0, asked_bytes = 0, allocated_bytes = 0;  // of that heap then: its blocks, or its segments where it has no block
   std::uint32_t heap = 0;
 };
 

@@ -194,7 +194,10 @@ std::string room_text(const DryRun& dry_run, const DevicePeaks& peaks, const Sty
   const std::uint64_t most = factor.is_known() ? factor.of_high(peaks.reserved) : peaks.reserved;
   std::string taken;
   if (peaks.reserved != 0) taken = bytes_in_band(peaks.reserved, factor, style) + " reserved at the peak";
-  if (others != 0) taken += (taken.empty() ? "" : " and ") + format_bytes(others, style.exact_bytes) + " outside PyTorch's allocator";
+  if (others != 0) {
+    taken += (taken.empty() ? "" : " and ") + format_bytes(others, style.exact_bytes);
+    taken += peaks.reserved != 0 ? " outside PyTorch's allocator" : " taken from the driver at the peak";
+  }
   taken += ", of " + format_bytes(usable, style.exact_bytes) + " beside the context (" +
            format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
   if (dry_run.has("library_memory")) taken += "; what libraries take for themselves is an assumption";
@@ -203,11 +206,23 @@ std::string room_text(const DryRun& dry_run, const DevicePeaks& peaks, const Sty
   return (is_bounded ? "fits: " : "fits unless the estimates below are far off: ") + taken;
 }
 
-std::string room_line(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style) {
-  if (shortage.times == 0) return room_text(dry_run, peaks, style);
+// How far the job came, where that was not its end; else empty.
+std::string reach_text(const Ending& ending) {
+  if (ending.status && *ending.status > 128) {
+    return "up to where it ended (exit status " + std::to_string(*ending.status) + ", as of signal " +
+           std::to_string(*ending.status - 128) + "), ";
+  }
+  if (ending.status && *ending.status != 0) return "up to where it ended (exit status " + std::to_string(*ending.status) + "), ";
+  if (ending.by_trace == "killed") return "up to where it was killed, ";
+  return ending.by_trace.empty() ? "up to where the trace ends, " : "";
+}
+
+std::string room_line(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Ending& ending, const Style& style) {
+  std::string room = room_text(dry_run, peaks, style);
+  if (!room.empty()) room.insert(0, reach_text(ending));
+  if (shortage.times == 0) return room;
   if (!shortage.went_on) return "does not fit";
   const std::string times = shortage.times == 1 ? "once" : format_count(shortage.times) + " times";
-  const std::string room = room_text(dry_run, peaks, style);
   return "ran out of memory " + times + " and went on" + (room.empty() ? "" : "; so it " + room);
 }
 
@@ -370,17 +385,22 @@ ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks) {
           {"estimates_left_out", dry_run.left_out}};
 }
 
-std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style) {
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Ending& ending,
+                         const Style& style) {
   const auto line = [&style](const std::string& text) { return "         " + wrapped(text, style, 9) + "\n"; };
   std::string text = "DRY RUN  " + wrapped(device_line(dry_run, style), style, 9) + "\n";
-  const std::string room = room_line(dry_run, peaks, shortage, style);
+  const std::string room = room_line(dry_run, peaks, shortage, ending, style);
   if (!room.empty()) text += line(room);
+  if (peaks.lacks_allocator_figures)
+    text += line("PyTorch's own statistics are not there: it used another allocator backend, of which only calls to the driver are seen");
   if (peaks.allocated != 0) {
     text += line("allocated: " + label_of(dry_run, "cuda:0", "allocated"));
     text += line("reserved: estimate, it depends on the driver's choice of addresses");
     text += line(band_line(dry_run.band));
   }
   if (!dry_run.assumed.empty()) text += line("assumed of this GPU: " + joined(dry_run.assumed, ", "));
+  if (dry_run.has("device_value_read"))
+    text += line("what the job wrote (checkpoints, logs, metrics) may hold zeros; let a dry run write to a folder of its own");
   return dry_run.estimates.empty() ? text : text + "\n" + estimates_text(dry_run, style);
 }
 

@@ -78,13 +78,21 @@ struct Shortage {
 // Of the shown device; 0 where the trace does not tell.
 struct DevicePeaks {
   std::uint64_t allocated = 0, reserved = 0;
-  std::uint64_t held = 0;  // taken from the driver by all libraries
+  std::uint64_t held = 0;                // taken from the driver by all libraries
+  bool lacks_allocator_figures = false;  // PyTorch took memory by an allocator that states no blocks
+};
+
+// How the job ended, as far as known.
+struct Ending {
+  std::optional<int> status;  // what `dryrun` saw: the job's own, 128 + N when signal N killed it
+  std::string by_trace;       // Health::end: "exit", "killed", "exec"; empty: the trace was cut
 };
 
 nlohmann::ordered_json estimates_json(const DryRun& dry_run);
 nlohmann::ordered_json dry_run_json(const DryRun& dry_run, const DevicePeaks& peaks);
 // The block under the summary.
-std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Style& style);
+std::string dry_run_text(const DryRun& dry_run, const DevicePeaks& peaks, const Shortage& shortage, const Ending& ending,
+                         const Style& style);
 // "20.00 GiB to 25.00 GiB" where the band is wide, else the bytes.
 std::string bytes_in_band(std::uint64_t bytes, const Factor& factor, const Style& style);
 

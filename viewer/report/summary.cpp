@@ -112,15 +112,22 @@ DevicePeaks device_peaks(const Summary& summary) {
   DevicePeaks peaks;
   std::string device = summary.heap;  // a program without PyTorch has none, or shows its memory of the host
   if (device.compare(0, 5, "cuda:") != 0) device = summary.devices.empty() ? "" : summary.devices.front().device;
+  bool has_blocks = false, has_segments = false;
   for (const CounterFigure& figure : summary.counters) {
-    if (figure.heap == device && figure.name == "allocated") peaks.allocated = figure.peak;
-    if (figure.heap == device && figure.name == "reserved") peaks.reserved = figure.peak;
+    if (figure.heap != device) continue;
+    has_blocks |= figure.name == "allocated";
+    has_segments |= figure.name == "segments";
+    if (figure.name == "allocated") peaks.allocated = figure.peak;
+    if (figure.name == "reserved") peaks.reserved = figure.peak;
   }
+  peaks.lacks_allocator_figures = has_segments && !has_blocks;
   for (const DeviceFigure& figure : summary.devices) {
     if (figure.device == device) peaks.held = figure.memory.held.peak;
   }
   return peaks;
 }
+
+Ending ending_of(const Summary& summary) { return {summary.job_status, summary.health.end}; }
 
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {
   const std::string shown = heap_name(file, ledger.shown_heap);
@@ -188,6 +195,7 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   summary.process = file.header().process;
   summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1), file.dictionary().sources.end());
   summary.range = options.range;
+  summary.job_status = options.job_status;
   summary.counters = counters_of(file, *ledger);
   summary.phases = ledger->phases;
   summary.steps = steps_of(*ledger, *attribution, options.range);

@@ -72,6 +72,7 @@ struct Summary {
   std::optional<PeakFigure> peak;
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   Shortage shortage;                             // in the range
+  std::optional<int> job_status;                 // Ending::status
   std::optional<DryRun> dry_run;                 // of the whole trace
   std::vector<DeviceFigure> devices;
   std::optional<KernelFigures> kernels;
@@ -92,6 +93,7 @@ struct SummaryOptions {
   std::string counter = "allocated";  // or reserved, segments, or one that is sampled
   ledger::Range range;
   ledger::Progress progress;
+  std::optional<int> job_status = std::nullopt;  // Ending::status, which no trace tells
 };
 
 // Errors: what the ledger refuses; a heap or a counter that the trace does not have (usage).
@@ -108,6 +110,7 @@ Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& 
                                                         const ledger::Range& range);
 
 DevicePeaks device_peaks(const Summary& summary);
+Ending ending_of(const Summary& summary);
 
 nlohmann::ordered_json classes_json(const ledger::ClassBytes& classes);
 nlohmann::ordered_json peak_json(const PeakFigure& peak);

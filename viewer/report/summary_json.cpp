@@ -198,6 +198,7 @@ ordered_json summary_json(const Summary& summary) {
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   if (summary.shortage.times != 0) json["went_on_after_out_of_memory"] = summary.shortage.went_on;
+  if (summary.job_status) json["job_status"] = *summary.job_status;
   if (summary.dry_run) {
     json["dry_run"] = dry_run_json(*summary.dry_run, device_peaks(summary));
     json["estimates"] = estimates_json(*summary.dry_run);

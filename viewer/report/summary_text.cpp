@@ -266,7 +266,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   text += devices_text(summary.devices, style);
   if (summary.kernels) text += kernels_text(*summary.kernels, style);
 
-  if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), summary.shortage, style);
+  if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), summary.shortage, ending_of(summary), style);
 
   std::vector<std::string> lines = health_lines(summary, style);
   const std::size_t problems = lines.size();

@@ -170,17 +170,20 @@ TEST_F(DryRunTrace, ACompiledFunctionIsKnownByWhatTheStandInSays) {
 }
 
 TEST_F(DryRunTrace, MemoryOfOthersTakesRoomToo) {
+  const Ending ended{0, "exit"};
   DryRun dry_run;
   dry_run.memory_bytes = 80 * gib;
   Style wide;
   wide.columns = 200;
   DevicePeaks peaks{10 * gib, 70 * gib, 75 * gib};
-  EXPECT_THAT(dry_run_text(dry_run, peaks, {}, wide), HasSubstr("fits: 70.00 GiB reserved at the peak and 5.00 GiB outside PyTorch's"));
+  EXPECT_THAT(dry_run_text(dry_run, peaks, {}, ended, wide),
+              HasSubstr("fits: 70.00 GiB reserved at the peak and 5.00 GiB outside PyTorch's"));
   peaks.held = 81 * gib;
-  EXPECT_THAT(dry_run_text(dry_run, peaks, {}, wide), HasSubstr("may not fit: 70.00 GiB reserved"));
-  EXPECT_THAT(dry_run_text(dry_run, peaks, {1, false}, wide), HasSubstr("does not fit"));
-  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, {}, wide), HasSubstr("fits: 1.00 GiB outside PyTorch's allocator, of 80.00 GiB"));
-  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, {}, wide), Not(HasSubstr("compared with")));
+  EXPECT_THAT(dry_run_text(dry_run, peaks, {}, ended, wide), HasSubstr("may not fit: 70.00 GiB reserved"));
+  EXPECT_THAT(dry_run_text(dry_run, peaks, {1, false}, ended, wide), HasSubstr("does not fit"));
+  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, {}, ended, wide),
+              HasSubstr("fits: 1.00 GiB taken from the driver at the peak, of 80.00 GiB"));
+  EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, {}, ended, wide), Not(HasSubstr("compared with")));
 }
 
 TEST_F(DryRunTrace, UnknownFunctionsAreNamedAndBoundNothing) {
@@ -222,6 +225,43 @@ TEST_F(DryRunTrace, AJobThatWentOnFits) {
   wide.columns = 200;
   EXPECT_THAT(summary_text(made, wide), HasSubstr("ran out of memory 2 times and went on; so it fits: 16.00 GiB reserved at the peak"));
   EXPECT_EQ(summary_json(made)["went_on_after_out_of_memory"], true);
+}
+
+// What comes after the end of a job that failed is not known to fit.
+TEST_F(DryRunTrace, AJobThatFailedFitsUpToThere) {
+  record({});
+  Summary made = summary();
+  Style wide;
+  wide.columns = 200;
+  made.job_status = 0;
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("         fits: 16.00 GiB"));
+  made.job_status = 3;
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("up to where it ended (exit status 3), fits: 16.00 GiB"));
+  EXPECT_EQ(summary_json(made)["job_status"], 3);
+  made.job_status = 137;
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("up to where it ended (exit status 137, as of signal 9), fits: 16.00 GiB"));
+  made.job_status.reset();
+  made.health.end = "killed";
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("up to where it was killed, fits: 16.00 GiB"));
+  EXPECT_FALSE(summary_json(made).contains("job_status"));
+}
+
+// backend:cudaMallocAsync: segments on PyTorch's heap, no blocks.
+TEST_F(DryRunTrace, AnAllocatorWithoutBlocksHasNoStatistics) {
+  trace.source("c10");
+  trace.source("driver");
+  const std::uint32_t heap = 1;
+  trace.writer().define_heap(heap, trace.string("cuda:0"), 1, 0, 1);
+  trace.attribute("standin.device", device);
+  trace.segment(heap, 0x1000, 8 * gib);
+  trace.out_of_memory(heap, 90 * gib);
+  const Summary made = summary();
+  Style wide;
+  wide.columns = 200;
+  const std::string text = summary_text(made, wide);
+  EXPECT_THAT(text, HasSubstr("90.00 GiB asked of cuda:0, which had 8.00 GiB allocated"));
+  EXPECT_THAT(text, HasSubstr("does not fit"));
+  EXPECT_THAT(text, HasSubstr("PyTorch's own statistics are not there"));
 }
 
 TEST_F(DryRunTrace, MoreThanAStandInKnowsIsCountedAndNotKept) {
