@@ -254,7 +254,7 @@ void after(const Call& call, int error) {
   const bool asks = meaning == Meaning::allocate || meaning == Meaning::allocate_managed || meaning == Meaning::handle_create;
   if (error != out_of_memory || !asks) return;
   // PyTorch's allocator says itself when it gives up; here it only begins to look for memory that it can give back. Its backend that
-  // allocates in stream order says nothing and does not ask twice.
+  // allocates in stream order says nothing.
   const bool in_stream_order = meaning == Meaning::allocate && call.what().c >= 0;
   if (owner_of(call).is_allocator && !in_stream_order) return;
   core::record_out_of_memory(device_heap(call, current_device()), narrowed(call, call.argument(call.what().b)), core::Phase::other,

@@ -274,6 +274,7 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       const bool comes = kind == Kind::segment_alloc || kind == Kind::segment_map;
       state.segments.now = comes ? wrapping_sum(state.segments.now, bytes) : wrapping_difference(state.segments.now, bytes);
       state.segments.raise(event);
+      if (comes) state.out.last_segment = event;
       driver_.add(kind, columns.heap[here.heap], columns.size[here.size], event);
       break;
     }

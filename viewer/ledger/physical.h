@@ -34,6 +34,7 @@ struct HeapLedger {
   std::uint64_t reserved_below_total = 0, segments_not_reserved = 0;
   std::int64_t baseline_bytes = 0;  // allocator's total - our sum at the first such event
   std::uint64_t live_blocks = 0;    // at the end
+  std::uint64_t last_segment = 0;   // event of the last one that it took; 0: none
 };
 
 // A counter that a source or the program states by events of kind counter.

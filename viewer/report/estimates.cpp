@@ -25,7 +25,8 @@ struct Kind {
 // The names that hooks/standin says (liveset_standin_estimate), and one that the names of parameters tell.
 constexpr std::array<Kind, 10> kinds = {{
     {"device_value_read", Reach::none,
-     "the job read a value from the device; kernels compute nothing here, so it got 0 or what a copy had put there. Nothing changes unless "
+     "the job read a value from the device; kernels compute nothing here (unless the program brings host twins of them), so it got 0 or "
+     "what a copy had put there. Nothing changes unless "
      "the job decides by it"},
     {"dynamic_shape", Reach::allocator, "a size depends on values on the device, which are not there"},
     {"workspace", Reach::allocator, "a library was asked how much scratch memory it wants; the answer is an assumption, mostly 0"},
@@ -141,6 +142,14 @@ bool has_compiled_module(const trace::TraceFile& file) {
   return std::any_of(strings.begin(), strings.end(), [](const std::string& text) { return text.find("_orig_mod.") != std::string::npos; });
 }
 
+// What was compared with real GPUs were models: neither programs without PyTorch nor jobs without a module.
+bool has_modules(const trace::TraceFile& file) {
+  const auto& sources = file.dictionary().sources;
+  const auto& scopes = file.dictionary().scopes;
+  return std::any_of(sources.begin(), sources.end(), [](const trace::Source& source) { return source.name == "c10"; }) &&
+         std::any_of(scopes.begin(), scopes.end(), [](const trace::Scope& scope) { return scope.kind == trace::ScopeKind::module; });
+}
+
 bool chunk_has(const trace::Columns& columns, trace::Kind kind) {
   return std::find(columns.kind.begin(), columns.kind.end(), static_cast<std::uint8_t>(kind)) != columns.kind.end();
 }
@@ -202,7 +211,7 @@ std::string room_text(const DryRun& dry_run, const DevicePeaks& peaks, const Sty
            format_bytes(dry_run.context_bytes, style.exact_bytes) + ")";
   if (dry_run.has("library_memory")) taken += "; what libraries take for themselves is an assumption";
   if (others > usable || most > usable - others) return "may not fit: " + taken;
-  const bool is_bounded = peaks.reserved == 0 || factor.is_known();
+  const bool is_bounded = peaks.reserved == 0 || factor.is_known() || !dry_run.estimates_allocator();
   return (is_bounded ? "fits: " : "fits unless the estimates below are far off: ") + taken;
 }
 
@@ -326,6 +335,7 @@ Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
   const auto& end = file.health().end;
   dry_run.counts_are_minima = !end.empty() && end != "exit";
   dry_run.band = error_band(dry_run.estimates, trained);
+  if (!has_modules(file)) dry_run.band = {"of jobs without PyTorch's modules", "", {0, 0}, {0, 0}};
   if (dry_run.left_out != 0) dry_run.band = {"with more estimates than were read", "", {0, 0}, {0, 0}};
   return std::optional<DryRun>(std::move(dry_run));
 }

@@ -96,13 +96,15 @@ std::vector<StepFigure> steps_of(const PhysicalLedger& ledger, const ledger::Att
   return figures;
 }
 
-// Whether the heap had another block after the last time.
+// Whether the heap had another block after the last time; a segment, where it has no blocks.
 Shortage shortage_of(const PhysicalLedger& ledger, const std::vector<OutOfMemoryFigure>& out_of_memory) {
   Shortage shortage{out_of_memory.size(), false};
   if (out_of_memory.empty()) return shortage;
   const ledger::OutOfMemory& last = out_of_memory.back().found;
   ledger.blocks.for_each(
       [&](std::uint32_t, const ledger::Block& block) { shortage.went_on |= block.birth > last.event && block.heap() == last.heap; });
+  for (const ledger::HeapLedger& heap : ledger.heaps)
+    shortage.went_on |= heap.heap == last.heap && heap.allocations == 0 && heap.last_segment > last.event;
   return shortage;
 }
 

@@ -195,6 +195,7 @@ ordered_json summary_json(const Summary& summary) {
                                {"estimate", device.memory.is_lower_bound}});
   }
   if (summary.kernels) json["kernels"] = kernels_json(*summary.kernels);
+  if (summary.kernels && summary.dry_run) json["kernels"]["not_seen"] = {"cuBLAS", "cuDNN", "NCCL"};
   json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   if (summary.shortage.times != 0) json["went_on_after_out_of_memory"] = summary.shortage.went_on;

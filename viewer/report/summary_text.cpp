@@ -265,6 +265,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   if (summary.counters.size() > 1) text += "\n" + counters_table(summary, TableFormat::text, style).render();
   text += devices_text(summary.devices, style);
   if (summary.kernels) text += kernels_text(*summary.kernels, style);
+  if (summary.kernels && summary.dry_run) text += "  (a dry run sees no launches inside cuBLAS, cuDNN and NCCL)\n";
 
   if (summary.dry_run) text += "\n" + dry_run_text(*summary.dry_run, device_peaks(summary), summary.shortage, ending_of(summary), style);
 
@@ -312,7 +313,11 @@ std::string summary_markdown(const Summary& summary, const Style& style) {
     text += steps_table(summary, all, TableFormat::md, style).render() + "\n";
   }
   text += counters_table(summary, TableFormat::md, style).render() + "\n";
-  for (const std::string& line : health_lines(summary, style)) text += "- " + line + "\n";
+  if (summary.dry_run)
+    text += "```\n" + dry_run_text(*summary.dry_run, device_peaks(summary), summary.shortage, ending_of(summary), style) + "```\n\n";
+  const std::vector<std::string> problems = health_lines(summary, style);
+  if (problems.empty()) text += "Health: nothing lost\n";
+  for (const std::string& line : problems) text += "- " + line + "\n";
   return text;
 }
 

@@ -33,7 +33,11 @@ std::string estimate(const std::string& what, int count, const std::string& deta
 // 10 GiB allocated in 16 GiB reserved on cuda:0, by a step with a backward.
 class DryRunTrace : public testing::Test {
  protected:
-  void record(const std::vector<std::string>& estimates, bool with_backward = true) {
+  void record(const std::vector<std::string>& estimates, bool with_backward = true, bool with_modules = true) {
+    if (with_modules) {
+      trace.source("c10");
+      trace.scope(proto::SCOPE_MODULE, "model");
+    }
     const auto heap = trace.heap("cuda:0");
     trace.attribute("standin.device", device);
     trace.step(0);
@@ -215,6 +219,8 @@ TEST_F(DryRunTrace, WhatLivedWhenItRanOut) {
 
 // Jobs look for the largest batch so.
 TEST_F(DryRunTrace, AJobThatWentOnFits) {
+  trace.source("c10");
+  trace.scope(proto::SCOPE_MODULE, "model");
   const auto heap = trace.heap("cuda:0");
   trace.attribute("standin.device", device);
   trace.out_of_memory(heap, 90 * gib);
@@ -244,6 +250,34 @@ TEST_F(DryRunTrace, AJobThatFailedFitsUpToThere) {
   made.health.end = "killed";
   EXPECT_THAT(summary_text(made, wide), HasSubstr("up to where it was killed, fits: 16.00 GiB"));
   EXPECT_FALSE(summary_json(made).contains("job_status"));
+}
+
+TEST_F(DryRunTrace, AJobWithoutModulesIsLikeNoneThatWasCompared) {
+  record({}, true, false);
+  const Summary made = summary();
+  EXPECT_EQ(summary_json(made)["dry_run"]["band"]["allocated"], nullptr);
+  Style wide;
+  wide.columns = 200;
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("(of jobs without PyTorch's modules): none was, error not known"));
+  EXPECT_THAT(summary_text(made, wide), HasSubstr("         fits: 16.00 GiB (error not known) reserved"));
+}
+
+TEST_F(DryRunTrace, MarkdownSaysTheSame) {
+  record({estimate("convolution", 4)});
+  const std::string text = summary_markdown(summary(), {});
+  EXPECT_THAT(text, HasSubstr("DRY RUN  NVIDIA H100"));
+  EXPECT_THAT(text, HasSubstr("convolution: cuDNN chooses"));
+  EXPECT_THAT(text, HasSubstr("Health: nothing lost"));
+}
+
+TEST_F(DryRunTrace, AnotherBackendThatGoesOnAfterAShortage) {
+  trace.source("c10");
+  trace.source("driver");
+  trace.writer().define_heap(1, trace.string("cuda:0"), 1, 0, 1);
+  trace.attribute("standin.device", device);
+  trace.out_of_memory(1, 90 * gib);
+  trace.segment(1, 0x1000, 8 * gib);
+  EXPECT_THAT(summary_text(summary(), {}), HasSubstr("ran out of memory once and went on"));
 }
 
 // backend:cudaMallocAsync: segments on PyTorch's heap, no blocks.
