@@ -93,6 +93,20 @@ bool starts_ranks(const std::vector<std::string>& command) {
   return false;
 }
 
+// A host with all the devices that CUDA_VISIBLE_DEVICES lists.
+int devices_named_visible() {
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  long most = 0;
+  while (list != nullptr && *list != 0) {
+    char* end = nullptr;
+    const long ordinal = std::strtol(list, &end, 10);
+    if (end == list || (*end != 0 && *end != ',')) break;
+    if (ordinal < standin::limits::most_devices) most = std::max(most, ordinal + 1);
+    list = *end == ',' ? end + 1 : end;
+  }
+  return static_cast<int>(most);
+}
+
 // A port that nobody listens at now.
 int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -116,7 +130,7 @@ std::string in_front(const std::string& paths, const char* variable) {
 const char* name_of(Backing backing) { return backing == Backing::none ? "none" : backing == Backing::small ? "small" : "all"; }
 
 // The configuration of the stand-in device; hooks/standin/model reads it.
-std::string device_lines(const DryRunOptions& options, const GpuProfile& gpu, int devices, const Family& family,
+std::string device_lines(const DryRunOptions& options, const GpuProfile& gpu, int devices, int world, const Family& family,
                          const std::string& standin) {
   std::string assumed;
   for (const std::string& name : gpu.assumed()) {
@@ -132,7 +146,7 @@ std::string device_lines(const DryRunOptions& options, const GpuProfile& gpu, in
   line("context_bytes", std::to_string(gpu.context_bytes.value));
   line("devices", std::to_string(devices));
   line("backing", name_of(options.backing));
-  line("world", std::to_string(options.world));
+  line("world", std::to_string(world));
   line("assumed", assumed);
   line("folder", standin);
   line("driver_version", std::to_string(family.driver_version));
@@ -168,6 +182,9 @@ RunResult dry_run(const DryRunOptions& options) {
   if (!gpu.problem.empty()) return refuse(gpu.problem);
   if (options.memory_bytes.value_or(1) > standin::limits::most_bytes)
     return refuse("--memory: a dry run's device has at most " + std::to_string(standin::limits::most_bytes >> 40) + " TiB");
+  if (options.memory_bytes.value_or(gpu.profile.memory_bytes.value) <= gpu.profile.context_bytes.value)
+    return refuse("--memory: " + std::to_string(*options.memory_bytes) + " bytes must be more than the " +
+                  std::to_string(gpu.profile.context_bytes.value) + " bytes of a context on this device");
   const std::vector<std::string>& command = options.run.command;
   const Program program = find_program(command.front());
   if (!program.problem.empty()) return refuse(program.problem);
@@ -191,6 +208,7 @@ RunResult dry_run(const DryRunOptions& options) {
   const bool alone = options.world > 1 && !has_launcher;
   const int of_world = std::min(options.world, alone ? devices_of_a_host : static_cast<int>(standin::limits::most_devices));
   const int devices = std::max({1, of_world, ranks});
+  const int host_devices = std::max(devices, devices_named_visible());
 
   const HeldSignals signals;  // before there is something to remove
   std::unique_ptr<Shadow> shadow;
@@ -209,7 +227,7 @@ RunResult dry_run(const DryRunOptions& options) {
   }
   environment.emplace_back("LD_LIBRARY_PATH", in_front(libraries, "LD_LIBRARY_PATH"));
   environment.emplace_back("TRITON_LIBCUDA_PATH", standin + "/driver");
-  environment.emplace_back("LIVESET_STANDIN", device_lines(options, gpu.profile, devices, family, standin));
+  environment.emplace_back("LIVESET_STANDIN", device_lines(options, gpu.profile, host_devices, alone ? options.world : 1, family, standin));
   if (alone) add_rank(environment, options.world, devices);
   run_options.quiet = true;  // the caller says it
   return run(run_options, signals);

@@ -62,8 +62,8 @@ std::string describe(const Report& report, const std::string& output) {
     rlimit size{};
     const bool limited = getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY;
     return nothing +
-           ": no process reported an allocation (children made by fork without exec are not recorded, static and setuid "
-           "programs cannot be" +
+           ": no process reported an allocation (children made by fork without exec are not recorded, static and setuid programs and "
+           "those whose environment was cleared, as env -i does, cannot be" +
            (limited ? "; a file size limit, ulimit -f, bounds the recorder's memory, too)" : ")");
   }
   std::string line = written == 0 ? nothing : output + ": " + plural(events, "event", "events");

@@ -1,7 +1,9 @@
 #include "profiler/launch/shadow.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -113,9 +115,13 @@ void make_nvidia(const ShadowPlan& plan, const fs::path& nvidia) {
   }
 }
 
-std::string make_folder() {
+std::string base_folder() {
   const char* base = std::getenv("TMPDIR");
-  std::string folder = std::string(base != nullptr && *base == '/' ? base : "/tmp") + "/liveset-dryrun-XXXXXX";
+  return base != nullptr && *base == '/' ? base : "/tmp";
+}
+
+std::string make_folder() {
+  std::string folder = base_folder() + "/liveset-dryrun-XXXXXX";
   return mkdtemp(folder.data()) != nullptr ? folder : std::string();
 }
 
@@ -129,7 +135,7 @@ std::string wheel_folder(const std::string& family, const std::string& library) 
 
 Shadow::Shadow(const ShadowPlan& plan) : folder_(make_folder()) {
   if (folder_.empty()) {
-    problem_ = "no folder can be made in $TMPDIR";
+    problem_ = base_folder() + ": no folder can be made there: " + std::strerror(errno) + " (TMPDIR chooses another place)";
     return;
   }
   try {
@@ -137,7 +143,10 @@ Shadow::Shadow(const ShadowPlan& plan) : folder_(make_folder()) {
     make_nvidia(plan, fs::path(folder_) / "nvidia");
     if (!plan.site_customize.empty()) link_to(plan.site_customize, fs::path(folder_) / "sitecustomize.py");
   } catch (const fs::filesystem_error& error) {
-    problem_ = error.path1().string() + ": " + error.code().message();
+    // With two paths the first is what a link is to, and stays as it was.
+    const bool in_shadow = !error.path2().empty() || error.path1().string().compare(0, folder_.size(), folder_) == 0;
+    problem_ = (in_shadow ? folder_ + ": cannot be filled: " : error.path1().string() + ": ") + error.code().message() +
+               (in_shadow ? " (TMPDIR chooses another place)" : "");
   }
 }
 

@@ -68,7 +68,12 @@ TEST(DriverBeside, ARealLibraryEndsTheProcessWithALine) {
   setenv("LIVESET_STANDIN", (described + LIVESET_LIB_DIR "/liveset/standin").c_str(), 1);
   std::string said;
   EXPECT_EQ(run_process({"map", STANDIN_FOREIGN}, &said), 2);
-  EXPECT_EQ(said, "liveset dryrun: a real NVIDIA library is loaded beside the stand-ins: " STANDIN_FOREIGN "\n");
+  EXPECT_EQ(said, "liveset dryrun: a real NVIDIA library is loaded beside the stand-ins: " STANDIN_FOREIGN
+                  " (options -I and -E keep PYTHONPATH out, by which the stand-ins come: was a Python so started?)\n");
+  // NVIDIA's own runtime asks for private tables before anything else: the library is named then, too.
+  std::string said_of_tables;
+  EXPECT_EQ(run_process({"tables", STANDIN_FOREIGN}, &said_of_tables), 2);
+  EXPECT_EQ(said_of_tables, said);
   EXPECT_EQ(run_process({"map", LIVESET_LIB_DIR "/liveset/standin/cuda13/libcudart.so.13"}), 0);
 }
 
@@ -85,6 +90,16 @@ TEST(DriverBeside, PartsAndRenamedCopiesOfRealLibrariesAreKnown) {
     EXPECT_EQ(status_of(name), 2) << name;
   for (const char* name : {"libcuda_utilities.so", "libcudata.so", "libnvToolsExt.so.1", "libmycublas.so"})
     EXPECT_EQ(status_of(name), 0) << name;
+}
+
+TEST(DriverBeside, DevicesThatAreNotVisibleAreNotThere) {
+  setenv("LIVESET_STANDIN", "gpu=test\nmemory_bytes=1073741824\ndevices=4", 1);
+  setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+  EXPECT_EQ(run_process({"count", "libc.so.6"}), 2);
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  EXPECT_EQ(run_process({"count", "libc.so.6"}), 100);
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(run_process({"count", "libc.so.6"}), 4);
 }
 
 TEST(DriverBeside, WhatIsNotUnderstoodEndsTheProcessWithALine) {

@@ -1,6 +1,8 @@
 // A process of its own on the stand-in driver, for driver_test.cpp:
 //   process open HANDLE BYTES   opens memory that another process shows (64 bytes in hexadecimal): status 0 when it is of that many bytes
 //   process map FILE            loads a library, then begins: a real NVIDIA library must end this process
+//   tables FILE                 the same, but asks for private tables as NVIDIA's runtime does
+//   count FILE                  the status is the number of devices, or the error of the beginning
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -43,8 +45,11 @@ int open_shared(const std::string& text, std::size_t bytes) {
 int main(int count, char** arguments) {
   if (count < 3) return 64;
   const std::string mode = arguments[1];
-  if (mode == "map" && dlopen(arguments[2], RTLD_NOW) == nullptr) return 65;
+  if (mode != "open" && dlopen(arguments[2], RTLD_NOW) == nullptr) return 65;
   driver = dlopen(LIVESET_LIB_DIR "/liveset/standin/driver/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr || call("cuInit", 0u) != 0) return 66;
+  if (driver == nullptr) return 66;
+  if (mode == "tables") return call("cuGetExportTable", static_cast<const void**>(nullptr), static_cast<const void*>(nullptr));
+  if (const int error = call("cuInit", 0u); error != 0) return mode == "count" ? error : 66;
+  if (int devices = 0; mode == "count") return call("cuDeviceGetCount", &devices) == 0 ? devices : 67;
   return mode == "open" && count == 4 ? open_shared(arguments[2], std::strtoull(arguments[3], nullptr, 10)) : 0;
 }

@@ -1,4 +1,6 @@
 // `liveset dryrun`: would this job fit, and what would its memory hold? Runs it without a GPU, then shows the summary.
+#include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 
@@ -27,9 +29,18 @@ bool ended_without_a_device(const launch::RunResult& result) {
   return found && !*found;
 }
 
+void say_if_no_device_was_used(const std::string& output) {
+  const Result<std::vector<trace::TraceFile>> files = open_run(output);
+  if (!files || std::any_of(files->begin(), files->end(), report::used_stand_in)) return;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::cerr << "liveset: no CUDA device was used"
+            << (visible == nullptr ? "" : " (CUDA_VISIBLE_DEVICES is \"" + report::printable(visible, {}) + "\")") << std::endl;
+}
+
 void show(const launch::RunResult& result, Context& context) {
   std::cerr << "liveset: " << result.line << std::endl;
   if (result.output.empty()) return;
+  say_if_no_device_was_used(result.output);
   SummaryOptions shown;
   shown.trace = result.output;
   shown.job_status = result.status;

@@ -314,6 +314,8 @@ ErrorBand error_band(const std::vector<Estimate>& estimates, bool trained) {
           {0.995, 1.005}};
 }
 
+bool used_stand_in(const trace::TraceFile& file) { return has_string(file, "standin.device"); }
+
 Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
   if (!has_string(file, "standin.device") && !has_string(file, "standin.estimate")) return std::optional<DryRun>();
   Collecting collecting(file.dictionary());

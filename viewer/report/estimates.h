@@ -59,6 +59,8 @@ struct DryRun {
   bool estimates_allocator() const;
 };
 
+// Whether the process had a context on a stand-in device; cheap.
+bool used_stand_in(const trace::TraceFile& file);
 // Nothing when the trace is of no dry run.
 Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file);
 // By what was estimated. `trained`: there was a backward.

@@ -149,6 +149,8 @@ STANDIN_EXPORT int cuGetProcAddress(const char* name, void** function, int versi
 }
 
 // NVIDIA's own runtime asks its driver for private tables, which a stand-in has none of: a program with the runtime inside cannot run.
+// Most often it is a shared library, which can be named.
 STANDIN_EXPORT int cuGetExportTable(const void**, const void*) {
+  refuse_real_libraries();
   refuse("a program or library carries NVIDIA's CUDA runtime inside (static cudart)", "it cannot run on the stand-in device");
 }

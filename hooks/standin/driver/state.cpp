@@ -50,8 +50,10 @@ bool is_within(const char* file, const std::string& folder) {
   return std::strncmp(real, folder.c_str(), folder.size()) == 0 && real[folder.size()] == '/';
 }
 
-// A stand-in beside a real library would be neither: part of the job would talk to a device that is not there.
-void refuse_real_libraries(const std::string& folder) {
+}  // namespace
+
+void refuse_real_libraries() {
+  const std::string folder = configuration() != nullptr ? configuration()->folder : "";
   if (folder.empty()) return;
   char real_folder[4096];
   if (realpath(folder.c_str(), real_folder) == nullptr) return;
@@ -62,12 +64,13 @@ void refuse_real_libraries(const std::string& folder) {
     char* file = std::strchr(line, '/');
     if (file == nullptr) continue;
     file[std::strcspn(file, "\n")] = 0;
-    if (is_vendor_file(file) && !is_within(file, real_folder)) refuse("a real NVIDIA library is loaded beside the stand-ins", file);
+    if (!is_vendor_file(file) || is_within(file, real_folder)) continue;
+    const std::string what =
+        std::string(file) + " (options -I and -E keep PYTHONPATH out, by which the stand-ins come: was a Python so started?)";
+    refuse("a real NVIDIA library is loaded beside the stand-ins", what.c_str());
   }
   std::fclose(maps);
 }
-
-}  // namespace
 
 void refuse(const char* why, const char* what) {
   std::fprintf(stderr, "liveset dryrun: %s: %s\n", why, what);
@@ -96,9 +99,12 @@ Error initialize() {
   if (the_machine) return success;
   const auto* wanted = configuration();
   if (wanted == nullptr) return no_device;
-  refuse_real_libraries(wanted->folder);
+  refuse_real_libraries();
+  auto seen = *wanted;
+  if (const char* list = std::getenv("CUDA_VISIBLE_DEVICES"); list != nullptr) seen.devices = visible_devices(list, wanted->devices);
+  if (seen.devices == 0) return no_device;
   pthread_atfork(nullptr, nullptr, [] { is_fork_child = true; });
-  the_machine = new Machine(*wanted);  // lives as long as the process: threads use it while it ends
+  the_machine = new Machine(seen);  // lives as long as the process: threads use it while it ends
   return success;
 }
 

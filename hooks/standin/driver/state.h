@@ -58,6 +58,8 @@ Error enqueue(const Here& place, void* stream, NodeType type, Run&& run, const c
 
 // Ends the process when the job cannot be simulated: one line on standard error, status 2.
 [[noreturn]] void refuse(const char* why, const char* what);
+// Ends the process so when NVIDIA's own libraries are mapped beside the stand-ins.
+void refuse_real_libraries();
 
 // Says in the trace what a dry run simulates, once per process: when its first context is made.
 void announce_device();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "hooks/standin/limits.h"
 
@@ -73,6 +74,22 @@ std::int64_t Configuration::number(std::string_view key, std::int64_t absent) co
 bool Configuration::is_assumed(std::string_view key) const {
   auto list = "," + text_of(*this, "assumed", "") + ",";
   return list.find("," + std::string(key) + ",") != std::string::npos;
+}
+
+int visible_devices(std::string_view list, int devices) {
+  std::set<std::int64_t> seen;
+  while (true) {
+    const auto comma = std::min(list.find(','), list.size());
+    auto item = list.substr(0, comma);
+    item.remove_prefix(std::min(item.find_first_not_of(' '), item.size()));
+    item = item.substr(0, item.find_last_not_of(' ') + 1);
+    const auto ordinal = number_of(item);
+    if (!ordinal || *ordinal < 0 || *ordinal >= devices) break;
+    if (!seen.insert(*ordinal).second) return 0;
+    if (comma == list.size()) break;
+    list.remove_prefix(comma + 1);
+  }
+  return static_cast<int>(seen.size());
 }
 
 const Multiprocessor& multiprocessor_of(int capability) {

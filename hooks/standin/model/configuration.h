@@ -34,6 +34,10 @@ struct Configuration {
   bool is_assumed(std::string_view key) const;
 };
 
+// How many of the devices a process sees by this value of CUDA_VISIBLE_DEVICES: ordinals up to the first that is none, none at all when
+// one is there twice. Which they are makes no difference, as all are alike; names (GPU-...) are none of a stand-in's.
+int visible_devices(std::string_view list, int devices);
+
 // The answer of cuDeviceGetAttribute, from public facts of the compute capability and the profile's overrides.
 int device_attribute(const Configuration& configuration, int attribute, int device);
 

@@ -57,6 +57,15 @@ TEST_F(DryRun, MemoryMustBeASize) {
     EXPECT_THAT(refused(std::string("--memory ") + size, "python3 x.py"), HasSubstr("is no size above 0")) << size;
 }
 
+TEST_F(DryRun, MemoryMustHoldAContext) {
+  write_file(folder.file("mine.json"), R"({"gpu": "mine", "facts": {"name": {"value": "Mine", "source": "me"},
+    "capability": {"value": "9.0", "source": "me"}, "multiprocessors": {"value": 1, "source": "me"},
+    "memory_bytes": {"value": 5000, "source": "me"}, "context_bytes": {"value": 4096, "source": "me"}}})");
+  EXPECT_EQ(refused("--gpu " + folder.file("mine.json") + " --memory 4096", "python3 x.py"),
+            "--memory: 4096 bytes must be more than the 4096 bytes of a context on this device\n");
+  EXPECT_THAT(refused("--memory 1", "python3 x.py"), StartsWith("--memory: 1 bytes must be more than"));
+}
+
 TEST_F(DryRun, WorldMustBePositive) {
   for (const char* world : {"0", "-2", "x"})
     EXPECT_THAT(refused(std::string("--world ") + world, "python3 x.py"), HasSubstr("--world")) << world;

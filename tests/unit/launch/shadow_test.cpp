@@ -75,6 +75,17 @@ TEST_F(ShadowTest, NoSharedLibraryOfTheWheelsIsReachable) {
   EXPECT_EQ(seen, 1);  // nvblas is loaded by that name, and is nothing
 }
 
+TEST_F(ShadowTest, WhatCannotBeFilledIsNamedNotWhatItWasToHold) {
+  fs::path deep = folder.path();
+  while (deep.native().size() < 3900) deep /= std::string(100, 'd');
+  fs::create_directories(deep);
+  const std::string name(250, 'n');  // with it the shadow's path is too long
+  test::write_file(at("site/torch/" + name), "");
+  setenv("TMPDIR", deep.c_str(), 1);
+  const Shadow shadow(plan());
+  EXPECT_EQ(shadow.problem(), shadow.folder() + ": cannot be filled: File name too long (TMPDIR chooses another place)");
+}
+
 TEST_F(ShadowTest, WithoutTheWheels) {
   const Shadow shadow(plan("cuda12", false));
   ASSERT_EQ(shadow.problem(), "");
@@ -103,7 +114,8 @@ TEST_F(ShadowTest, TroubleIsSaid) {
   missing.torch = at("nowhere");
   EXPECT_EQ(Shadow(missing).problem(), at("nowhere").string() + ": No such file or directory");
   setenv("TMPDIR", at("none").c_str(), 1);
-  EXPECT_EQ(Shadow(plan()).problem(), "no folder can be made in $TMPDIR");
+  EXPECT_EQ(Shadow(plan()).problem(),
+            at("none").string() + ": no folder can be made there: No such file or directory (TMPDIR chooses another place)");
 }
 
 // Names of the wheels as PyPI has them.

@@ -30,6 +30,17 @@ TEST(Configuration, RefusesWhatItCannotMean) {
     EXPECT_FALSE(Configuration::parse(text)) << text;
 }
 
+// As NVIDIA's programming guide tells it of CUDA_VISIBLE_DEVICES.
+TEST(Configuration, VisibleDevices) {
+  struct Row {
+    const char* list;
+    int visible;
+  };
+  for (const auto& [list, visible] : {Row{"", 0}, Row{"0", 1}, Row{"3,1", 2}, Row{" 0, 2", 2}, Row{"0,1,2,3", 4}, Row{"1,-1,2", 1},
+                                      Row{"4", 0}, Row{"0,9,1", 1}, Row{"-1", 0}, Row{"1,1", 0}, Row{"none", 0}, Row{"0,", 1}})
+    EXPECT_EQ(visible_devices(list, 4), visible) << list;
+}
+
 // The launcher checks against the same numbers: what it lets through must be understood here.
 TEST(Configuration, TakesEveryNumberUpToItsLimit) {
   const auto is_understood = [](const char* key, std::int64_t value) {
