@@ -69,7 +69,8 @@ TEST(DriverBeside, ARealLibraryEndsTheProcessWithALine) {
   std::string said;
   EXPECT_EQ(run_process({"map", STANDIN_FOREIGN}, &said), 2);
   EXPECT_EQ(said, "liveset dryrun: a real NVIDIA library is loaded beside the stand-ins: " STANDIN_FOREIGN
-                  " (options -I and -E keep PYTHONPATH out, by which the stand-ins come: was a Python so started?)\n");
+                  " (a Python finds the stand-ins by PYTHONPATH, which -I and -E keep out; --python names one that the command does not "
+                  "show)\n");
   // NVIDIA's own runtime asks for private tables before anything else: the library is named then, too.
   std::string said_of_tables;
   EXPECT_EQ(run_process({"tables", STANDIN_FOREIGN}, &said_of_tables), 2);

@@ -237,6 +237,16 @@ class PythonTest(CommandTest):
         self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
         self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real.resolve()}", run.stderr)
 
+    def test_an_interpreter_behind_a_shell_that_ignores_the_path(self):
+        run = self.start(["sh", "-c", f"{sys.executable} -I {self.script(TRAIN)}"])
+        self.assertEqual((run.status, run.stdout), (2, ""), run.stderr)
+        self.assertRegex(run.stderr, "a real NVIDIA library is loaded beside the stand-ins: .*/libcudart[^ ]* .*-I and -E keep out")
+
+    def test_a_job_without_a_device_is_said_to_be_one(self):
+        run = self.start("import torch; torch.ones(1000); print(torch.cuda.device_count())", environment={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertEqual((run.status, run.stdout.splitlines()[0]), (0, "0"), run.stderr)
+        self.assertIn('liveset: no CUDA device was used (CUDA_VISIBLE_DEVICES is "")\n', run.stderr)
+
     def test_a_job_that_ends_right_after_a_backward(self):
         """Autograd's thread is still taking the graph apart then, and must not be ended by the interpreter."""
         for _ in range(3):

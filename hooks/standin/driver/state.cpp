@@ -59,17 +59,21 @@ void refuse_real_libraries() {
   if (realpath(folder.c_str(), real_folder) == nullptr) return;
   FILE* maps = std::fopen("/proc/self/maps", "re");
   if (maps == nullptr) return;
+  std::string real;
   char line[8192];
   while (std::fgets(line, sizeof line, maps)) {
     char* file = std::strchr(line, '/');
     if (file == nullptr) continue;
     file[std::strcspn(file, "\n")] = 0;
     if (!is_vendor_file(file) || is_within(file, real_folder)) continue;
-    const std::string what =
-        std::string(file) + " (options -I and -E keep PYTHONPATH out, by which the stand-ins come: was a Python so started?)";
-    refuse("a real NVIDIA library is loaded beside the stand-ins", what.c_str());
+    const bool is_runtime = std::strstr(file, "/libcudart") != nullptr;  // the one to name, where there are several
+    if (real.empty() || is_runtime) real = file;
+    if (is_runtime) break;
   }
   std::fclose(maps);
+  if (real.empty()) return;
+  real += " (a Python finds the stand-ins by PYTHONPATH, which -I and -E keep out; --python names one that the command does not show)";
+  refuse("a real NVIDIA library is loaded beside the stand-ins", real.c_str());
 }
 
 void refuse(const char* why, const char* what) {
