@@ -238,7 +238,7 @@ class PythonTest(CommandTest):
         self.assertIn(f"a real NVIDIA library is loaded beside the stand-ins: {real.resolve()}", run.stderr)
 
     def test_an_interpreter_behind_a_shell_that_ignores_the_path(self):
-        run = self.start(["sh", "-c", f"{sys.executable} -I {self.script(TRAIN)}"])
+        run = self.start(["sh", "-c", f"{sys.executable} -I {self.script(TRAIN)}"], "--python", sys.executable)
         self.assertEqual((run.status, run.stdout), (2, ""), run.stderr)
         self.assertRegex(run.stderr, "a real NVIDIA library is loaded beside the stand-ins: .*/libcudart[^ ]* .*-I and -E keep out")
 
