@@ -28,8 +28,8 @@ class TinyTrace {
     writer_->define_string(++strings_, text);
     return strings_;
   }
-  std::uint32_t heap(const std::string& name) {
-    writer_->define_heap(++heaps_, string(name), name.substr(0, 4) == "cuda" ? 1 : 0, 0, 0);
+  std::uint32_t heap(const std::string& name, std::uint32_t source = 0) {
+    writer_->define_heap(++heaps_, string(name), name.substr(0, 4) == "cuda" ? 1 : 0, 0, source);
     return heaps_;
   }
   void source(const std::string& name) { writer_->define_source(++sources_, name, "1", "all", "nothing"); }

@@ -121,7 +121,8 @@ std::string devices_text(const std::vector<DeviceFigure>& devices, const Style& 
       table.row({Cell::words(owner.owner), Cell::bytes(owner.bytes), Cell::percent(owner.bytes, device.memory.held.peak)});
     const std::string headline = device.device + " at its fullest (event " + std::to_string(device.memory.held.peak_event) +
                                  "): " + format_bytes(device.memory.held.peak, style.exact_bytes) +
-                                 (device.memory.is_lower_bound ? " or more" : "") + ", outside PyTorch's allocator up to " +
+                                 (device.memory.is_lower_bound ? " or more" : "") +
+                                 ", outside PyTorch's allocator (the context not counted) up to " +
                                  format_bytes(device.memory.outside_allocator.peak, style.exact_bytes);
     text += "\n" + wrapped(headline, style, 2) + "\n" + table.render();
     if (device.memory.unmapped_at_peak != 0)

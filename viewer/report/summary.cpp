@@ -45,6 +45,14 @@ std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const Physi
   return figures;
 }
 
+// The context of a dry run's device lies outside the allocator too, and no event tells of it.
+void add_context(std::uint64_t context_bytes, std::vector<CounterFigure>& figures) {
+  for (CounterFigure& figure : figures) {
+    if (figure.name != "outside_allocator") continue;
+    for (std::uint64_t* bytes : {&figure.peak, &figure.final}) *bytes += std::min(context_bytes, ~*bytes);
+  }
+}
+
 // Everything about one moment but its bytes.
 Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& ledger, std::uint64_t event) {
   Result<ledger::EventStamp> stamp = ledger::describe_event(file, event);
@@ -220,6 +228,7 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   Result<std::optional<DryRun>> dry_run = find_dry_run(file);
   if (!dry_run) return dry_run.take_error();
   summary.dry_run = std::move(*dry_run);
+  if (summary.dry_run) add_context(summary.dry_run->context_bytes, summary.counters);
   if (summary.dry_run && summary.peak) label_peak(*summary.dry_run, *summary.peak);
   summary.devices = devices_of(file, *ledger);
   Result<std::optional<KernelFigures>> kernels = kernels_of(file, *ledger, options.range);

@@ -190,6 +190,16 @@ TEST_F(DryRunTrace, MemoryOfOthersTakesRoomToo) {
   EXPECT_THAT(dry_run_text(dry_run, {0, 0, gib}, {}, ended, wide), Not(HasSubstr("compared with")));
 }
 
+TEST_F(DryRunTrace, TheContextLiesOutsideTheAllocator) {
+  trace.source("driver");
+  trace.segment(trace.heap("cuda:0/nccl", 1), 0x900000, 1 * gib);
+  record({estimate("context_bytes", 1)});
+  const ordered_json outside = summary_json(summary())["counters"]["cuda:0"]["outside_allocator"];
+  EXPECT_EQ(outside["peak"], gib + 549453824);
+  EXPECT_EQ(outside["final"], gib + 549453824);
+  EXPECT_EQ(outside["estimate"], true);
+}
+
 TEST_F(DryRunTrace, UnknownFunctionsAreNamedAndBoundNothing) {
   record({estimate("unknown_function", 2, "libcusparse.so.12: cusparseFrobnicate")});
   const Summary made = summary();
