@@ -30,8 +30,8 @@ def install_parts(context):
     global _installed
     scopes = modules.Modules(context)
     regions = checkpoints.Checkpoints(context, scopes)
-    _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), regions,
-                  engine.Engine(context, scopes, regions), ending.Ending(context)]
+    _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), ending.Ending(context), regions,
+                  engine.Engine(context, scopes, regions)]
     try:
         for part in _installed:
             part.install()
