@@ -180,11 +180,13 @@ RunResult dry_run(const DryRunOptions& options) {
   if (standin.empty()) return refuse("the stand-in libraries are missing beside " + own_path());
   const FoundProfile gpu = find_gpu_profile(options.gpu, find_own("gpus"));
   if (!gpu.problem.empty()) return refuse(gpu.problem);
-  if (options.memory_bytes.value_or(1) > standin::limits::most_bytes)
-    return refuse("--memory: a dry run's device has at most " + std::to_string(standin::limits::most_bytes >> 40) + " TiB");
-  if (options.memory_bytes.value_or(gpu.profile.memory_bytes.value) <= gpu.profile.context_bytes.value)
-    return refuse("--memory: " + std::to_string(*options.memory_bytes) + " bytes must be more than the " +
-                  std::to_string(gpu.profile.context_bytes.value) + " bytes of a context on this device");
+  if (options.memory_bytes) {  // that of a profile was checked when it was read
+    if (*options.memory_bytes > standin::limits::most_bytes)
+      return refuse("--memory: a dry run's device has at most " + std::to_string(standin::limits::most_bytes >> 40) + " TiB");
+    if (*options.memory_bytes <= gpu.profile.context_bytes.value)
+      return refuse("--memory: " + std::to_string(*options.memory_bytes) + " bytes must be more than the " +
+                    std::to_string(gpu.profile.context_bytes.value) + " bytes of a context on this device");
+  }
   const std::vector<std::string>& command = options.run.command;
   const Program program = find_program(command.front());
   if (!program.problem.empty()) return refuse(program.problem);

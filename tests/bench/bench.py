@@ -229,30 +229,32 @@ def find_heaptrack_trace():
 # ---- torch -------------------------------------------------------------------------------------------------------------
 
 
-def bench_torch(figures, options):
+def torch_script(figures, options, name, script, doing):
+    """-> what tests/bench/SCRIPT prints on its last line, kept among the details; None without torch, which is said."""
     python = os.path.join(ROOT, "build", "venv", "bin", "python")
-    script = os.path.join(ROOT, "tests", "bench", "torch_overhead.py")
     if not os.path.exists(python):
-        figures.skip("torch", "no build/venv (scripts/setup)")
-        return
-    progress("Torch: a GPT step bare and recorded, in pairs")
-    command = [python, script] + (["--quick"] if options.quick else [])
+        figures.skip(name, "no build/venv (scripts/setup)")
+        return None
+    progress(doing)
+    command = [python, os.path.join(ROOT, "tests", "bench", script)] + (["--quick"] if options.quick else [])
     result = json.loads(run(command)["output"].strip().splitlines()[-1])
-    figures.details["torch"] = result
+    figures.details[name.replace(" ", "_")] = result
+    return result
+
+
+def bench_torch(figures, options):
+    result = torch_script(figures, options, "torch", "torch_overhead.py", "Torch: a GPT step bare and recorded, in pairs")
+    if result is None:
+        return
     figures.goal("torch hook, all-in", result["cpu_us_per_allocation_event"], "us/event", 1)
     figures.goal("graph walk", result["walk_us_per_node"], "us/node", 2)
     figures.goal("GPT step on the CPU, upper 95 % bound", result["cpu_ratio_upper95"], "x", 1.03)
 
 
 def bench_dry_run(figures, options):
-    python = os.path.join(ROOT, "build", "venv", "bin", "python")
-    script = os.path.join(ROOT, "tests", "bench", "dry_run.py")
-    if not os.path.exists(python):
-        figures.skip("dry run", "no build/venv (scripts/setup)")
+    result = torch_script(figures, options, "dry run", "dry_run.py", "Dry run: a large model, steps in pairs, imports in pairs")
+    if result is None:
         return
-    progress("Dry run: a large model, steps in pairs, imports in pairs")
-    result = json.loads(run([python, script] + (["--quick"] if options.quick else []))["output"].strip().splitlines()[-1])
-    figures.details["dry_run"] = result
     figures.goal("dry run of a 6.7B shape, recorded, wall", result["large_wall_s"], "s", 5)
     figures.goal("dry run of a 6.7B shape, resident memory", result["large_host_bytes"] / 1e9, "GB", 0.7)
     figures.goal("dry run, recording, all-in", result["cpu_us_per_event"], "us/event", 1)
