@@ -15,7 +15,7 @@ constexpr std::uint32_t max_column_bytes = 16U << 20;
 constexpr std::uint32_t max_packet_bytes = 64U << 20;
 constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
-constexpr std::uint32_t format_minor = 1;
+constexpr std::uint32_t format_minor = 2;
 
 // Columns of an event besides KIND, TIME, TIME_LOW, THREAD, PHASE and SCOPE, which every event has. NEW_ADDRESS goes
 // with ADDRESS, for those events whose address is new in the chunk. Unknown kinds have none.
@@ -57,6 +57,9 @@ constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
     case EVENT_MICROBATCH_END:
     case EVENT_BACKWARD_BEGIN:
     case EVENT_BACKWARD_END: return column_bit(COLUMN_NUMBER);
+    case EVENT_GRAPH_NODE:
+    case EVENT_NODE_BEGIN:
+    case EVENT_NODE_END: return column_bit(COLUMN_NAME) | column_bit(COLUMN_NUMBER);
     case EVENT_ATTRIBUTE: return column_bit(COLUMN_NAME) | column_bit(COLUMN_TEXT);
     case EVENT_VALUE_CREATE:
     case EVENT_VALUE_RETAIN:
@@ -72,7 +75,11 @@ constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
       return column_bit(COLUMN_VALUE) | heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) |
              column_bit(COLUMN_CLASS) | column_bit(COLUMN_READS) | column_bit(COLUMN_NUMBER);
     case EVENT_STORAGE:
-      return heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) | column_bit(COLUMN_CLASS);
+      return heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) | column_bit(COLUMN_CLASS) |
+             column_bit(COLUMN_NUMBER);
+    case EVENT_COLLECTIVE:
+    case EVENT_HOLDER:
+      return heap | column_bit(COLUMN_ADDRESS) | column_bit(COLUMN_SIZE) | column_bit(COLUMN_NAME) | column_bit(COLUMN_NUMBER);
     default: return 0;
   }
 }

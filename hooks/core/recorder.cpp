@@ -208,18 +208,23 @@ std::int64_t last_microbatch() {
   return thread != nullptr ? thread->microbatch_number : 0;
 }
 
+void record_node(std::uint8_t kind, std::uint32_t name, std::int64_t number) {
+  record_simple(kind, static_cast<std::uint64_t>(number), name, 0, same_scope);
+}
+
 void record_attribute(std::uint32_t key, std::uint32_t json) { record_simple(channel::kind_attribute, key, json, 0, same_scope); }
 
 void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes,
-                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count,
-                  std::int64_t number) {
+                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number,
+                  std::uint32_t scope) {
   if (!channel::is_value_kind(kind)) return;
   if (read_count > channel::max_reads) read_count = channel::max_reads;
   const std::uint32_t units = channel::value_units(read_count);
   Thread* thread = enter();
   if (thread == nullptr || !has_room(*thread, units)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
-  thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
+  thread->ring.unit(0) =
+      Unit{ticks, address, bytes, scope != 0 ? scope : thread->scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
   thread->ring.unit_as<channel::ValueUnit>(1) = {number,     value,        name,
                                                  read_count, memory_class, {read_count > 0 ? reads[0] : 0, read_count > 1 ? reads[1] : 0}};
   for (std::uint32_t unit = 2, done = 2; unit < units; ++unit, done += 8) {

@@ -52,11 +52,13 @@ void record_mark(std::uint8_t kind, std::int64_t number);  // STEP_*, MICROBATCH
 // Number of the calling thread's last STEP_BEGIN (MICROBATCH_BEGIN) of record_mark.
 std::int64_t last_step();
 std::int64_t last_microbatch();
+void record_node(std::uint8_t kind, std::uint32_t name, std::int64_t number);  // GRAPH_NODE, NODE_*
 void record_attribute(std::uint32_t key, std::uint32_t json);
 
-// Values and storages; `kind` is a proto EventKind (VALUE_* or STORAGE), `memory_class` a proto MemoryClass. Reads beyond the first
-// 4,096 are cut off.
+// Values and storages; `kind` is a proto EventKind (VALUE_*, STORAGE, COLLECTIVE, HOLDER), `memory_class` a proto MemoryClass. Reads
+// beyond the first 4,096 are cut off. `scope`: what it is said of; 0: the thread's own.
 void record_value(std::uint8_t kind, std::uint32_t value, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes,
-                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number);
+                  std::uint32_t name, std::uint8_t memory_class, const std::uint32_t* reads, std::uint32_t read_count, std::int64_t number,
+                  std::uint32_t scope = 0);
 
 }  // namespace liveset::core

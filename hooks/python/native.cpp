@@ -122,19 +122,41 @@ Object* step_begin(Object*, Object* const*, std::intptr_t) {
 // Index of the step that runs now; -1 before the first.
 Object* current_step(Object*, Object* const*, std::intptr_t) { return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1); }
 
-// (memory class, heap, address, bytes, name id); storages without memory are no storages to us
+// (memory class, heap, address, bytes, name id, tensor facts, scope or 0); storages without memory are no storages to us
 Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   const std::uint32_t heap = arguments.id(1);
   if (heap != 0 && arguments.number(2) != 0) {
     core::record_value(kind, 0, c10_hook::heap_holding(heap, arguments.number(2)), arguments.number(2), arguments.number(3),
-                       arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, -1);
+                       arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0,
+                       static_cast<std::int64_t>(arguments.number(5)), arguments.id(6));
   }
+  return none();
+}
+
+// (name id, tensor facts, scope or 0): the same of what has no storage
+Object* record_slot(std::uint8_t kind, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  core::record_value(kind, 0, 0, 0, 0, arguments.id(0), 0, nullptr, 0, static_cast<std::int64_t>(arguments.number(1)), arguments.id(2));
   return none();
 }
 
 Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_storage, values, count); }
 Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_retain, values, count); }
+Object* drop(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_drop, values, count); }
+Object* remake(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_remake, values, count); }
+Object* offload(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_offload, values, count); }
+Object* holder(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_holder, values, count); }
+Object* collective(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_collective, values, count); }
+Object* use_slot(Object*, Object* const* values, std::intptr_t count) { return record_slot(channel::kind_use, values, count); }
+Object* offload_slot(Object*, Object* const* values, std::intptr_t count) { return record_slot(channel::kind_offload, values, count); }
+
+// graph_node(name id, sequence number)
+Object* graph_node(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  core::record_node(channel::kind_graph_node, arguments.id(0), static_cast<std::int64_t>(arguments.number(1)));
+  return none();
+}
 
 // attribute(key id, JSON text id): said of the thread's innermost scope
 Object* attribute(Object*, Object* const* values, std::intptr_t count) {
@@ -180,6 +202,14 @@ MethodDefinition methods[] = {
     {"current_step", current_step, method_fastcall, nullptr},
     {"storage", storage, method_fastcall, nullptr},
     {"retain", retain, method_fastcall, nullptr},
+    {"drop", drop, method_fastcall, nullptr},
+    {"remake", remake, method_fastcall, nullptr},
+    {"offload", offload, method_fastcall, nullptr},
+    {"holder", holder, method_fastcall, nullptr},
+    {"collective", collective, method_fastcall, nullptr},
+    {"use_slot", use_slot, method_fastcall, nullptr},
+    {"offload_slot", offload_slot, method_fastcall, nullptr},
+    {"graph_node", graph_node, method_fastcall, nullptr},
     {"attribute", attribute, method_fastcall, nullptr},
     {"counter", counter, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},

@@ -21,8 +21,8 @@ inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
 struct alignas(32) Unit {
   std::uint64_t ticks;
-  std::uint64_t a;      // address; counters and marks: the number; attribute: key; kernel: stream; thread: tid
-  std::uint64_t b;      // bytes; counter and kernel: name; attribute: JSON; thread: id
+  std::uint64_t a;      // address; counters, marks and nodes: the number; attribute: key; kernel: stream; thread: tid
+  std::uint64_t b;      // bytes; counter, kernel and node: name; attribute: JSON; thread: id
   std::uint32_t scope;  // current scope of the thread; scope events: the scope that begins or ends
   std::uint8_t kind;    // proto EventKind | kind_extended
   std::uint8_t phase;
@@ -64,8 +64,17 @@ enum EventKind : std::uint8_t {
   kind_scope_begin = 37,
   kind_scope_end = 38,
   kind_attribute = 39,
+  kind_graph_node = 42,
+  kind_node_begin = 43,
+  kind_node_end = 44,
   kind_retain = 65,
-  kind_storage = 80
+  kind_drop = 66,
+  kind_use = 67,
+  kind_remake = 68,
+  kind_offload = 72,
+  kind_storage = 80,
+  kind_collective = 82,
+  kind_holder = 83
 };
 
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows

@@ -337,6 +337,7 @@ void Recording::emit(std::uint32_t lane, const Unit* units, std::uint32_t count,
     event.text = static_cast<std::uint32_t>(units->b);
   } else if (event.kind >= channel::kind_step_begin) {
     event.number = static_cast<std::int64_t>(units->a);
+    event.name = static_cast<std::uint32_t>(units->b);
   } else {
     return append_block(event, units, count);
   }

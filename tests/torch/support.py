@@ -115,11 +115,12 @@ class FakeRecorder:
         self.steps = 0
         self.pending = True
         self.failures = []
+        self.facts = []  # (kind, name, tensor facts, scope) of each statement about a tensor
 
     def functions(self):
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
-                 "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph",
-                 "reports_before"]
+                 "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph", "reports_before"]
+        names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -167,11 +168,39 @@ class FakeRecorder:
     def current_step(self):
         return self.steps - 1
 
-    def storage(self, memory_class, heap, address, size, name):
-        self.events.append(("storage", memory_class, heap, address, size, self.strings[name]))
+    def storage(self, *statement):
+        self.say("storage", *statement)
 
-    def retain(self, memory_class, heap, address, size, name):
-        self.events.append(("retain", memory_class, heap, address, size, self.strings[name]))
+    def retain(self, *statement):
+        self.say("retain", *statement)
+
+    def drop(self, *statement):
+        self.say("drop", *statement)
+
+    def remake(self, *statement):
+        self.say("remake", *statement)
+
+    def offload(self, *statement):
+        self.say("offload", *statement)
+
+    def holder(self, *statement):
+        self.say("holder", *statement)
+
+    def collective(self, *statement):
+        self.say("collective", *statement)
+
+    def say(self, kind, memory_class, heap, address, size, name, facts=0, scope=0):
+        self.events.append((kind, memory_class, heap, address, size, self.strings[name]))
+        self.facts.append((kind, self.strings[name], facts, self.scopes[scope]))
+
+    def use_slot(self, name, facts, scope=0):
+        self.facts.append(("use", self.strings[name], facts, self.scopes[scope]))
+
+    def offload_slot(self, name, facts, scope=0):
+        self.facts.append(("offload", self.strings[name], facts, self.scopes[scope]))
+
+    def graph_node(self, name, number):
+        self.events.append(("graph_node", self.strings[name], number))
 
     def attribute(self, key, value):
         self.failures.append((self.strings[key], self.strings[value]))

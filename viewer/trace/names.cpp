@@ -40,6 +40,7 @@ static_assert(static_cast<int>(Kind::handle_create) == proto::EVENT_HANDLE_CREAT
 static_assert(static_cast<int>(Kind::import_end) == proto::EVENT_IMPORT_END);
 static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
 static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
+static_assert(static_cast<int>(Kind::node_end) == proto::EVENT_NODE_END && static_cast<int>(Kind::holder) == proto::EVENT_HOLDER);
 static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
 
 constexpr std::size_t max_path_bytes = 65536;
@@ -113,6 +114,9 @@ std::string_view kind_name(Kind kind) {
     case Kind::attribute: return "attribute";
     case Kind::backward_begin: return "backward_begin";
     case Kind::backward_end: return "backward_end";
+    case Kind::graph_node: return "graph_node";
+    case Kind::node_begin: return "node_begin";
+    case Kind::node_end: return "node_end";
     case Kind::value_create: return "create";
     case Kind::value_retain: return "keep";
     case Kind::value_drop: return "drop";
@@ -125,8 +129,36 @@ std::string_view kind_name(Kind kind) {
     case Kind::value_prefetch: return "prefetch";
     case Kind::value_mutate: return "mutate";
     case Kind::storage: return "storage";
+    case Kind::collective: return "collective";
+    case Kind::holder: return "holder";
   }
   return "unknown";
+}
+
+std::string_view dtype_name(int dtype) {
+  switch (dtype) {
+    case proto::UINT8: return "uint8";
+    case proto::INT8: return "int8";
+    case proto::INT16: return "int16";
+    case proto::INT32: return "int32";
+    case proto::INT64: return "int64";
+    case proto::FLOAT16: return "float16";
+    case proto::FLOAT32: return "float32";
+    case proto::FLOAT64: return "float64";
+    case proto::COMPLEX32: return "complex32";
+    case proto::COMPLEX64: return "complex64";
+    case proto::COMPLEX128: return "complex128";
+    case proto::BOOL: return "bool";
+    case proto::BFLOAT16: return "bfloat16";
+    case proto::FLOAT8_E5M2: return "float8_e5m2";
+    case proto::FLOAT8_E4M3FN: return "float8_e4m3fn";
+    case proto::FLOAT8_E5M2FNUZ: return "float8_e5m2fnuz";
+    case proto::FLOAT8_E4M3FNUZ: return "float8_e4m3fnuz";
+    case proto::UINT16: return "uint16";
+    case proto::UINT32: return "uint32";
+    case proto::UINT64: return "uint64";
+    default: return "";
+  }
 }
 
 std::string Dictionary::module_path(std::uint32_t scope) const { return path_of(*this, scope, true, "."); }

@@ -72,6 +72,9 @@ enum class Kind : std::uint8_t {
   attribute,
   backward_begin,
   backward_end,
+  graph_node,
+  node_begin,
+  node_end,
   value_create = 64,
   value_retain,
   value_drop,
@@ -83,9 +86,24 @@ enum class Kind : std::uint8_t {
   value_offload,
   value_prefetch,
   value_mutate,
-  storage = 80
+  storage = 80,
+  collective = 82,
+  holder
 };
 std::string_view kind_name(Kind kind);  // JSON names; decisions: retain is "keep", remake is "rerun"
+
+// What the NUMBER of a statement about a storage says of its tensor.
+struct TensorFacts {
+  static constexpr int no_dtype = -1;
+  static constexpr std::int64_t no_index = -1;
+  int dtype = no_dtype;           // proto DType
+  std::int64_t index = no_index;  // of a slot of a checkpoint region
+};
+constexpr TensorFacts tensor_facts(std::int64_t number) {
+  if (number <= 0) return {};
+  return {static_cast<int>(number & 0xff) - 1, (number >> 8 & 0xffffff) - 1};
+}
+std::string_view dtype_name(int dtype);  // "float32", as torch says it; "" when it is not known
 
 enum class ScopeKind : std::uint8_t { none, module, op, region };
 

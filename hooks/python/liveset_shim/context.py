@@ -9,7 +9,14 @@ OTHER, FORWARD, LOSS, BACKWARD, RECOMPUTE, OPTIMIZER = range(6)
 SCOPE_MODULE, SCOPE_REGION = 1, 3
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION = range(1, 8)
 LOSS_VALUE = 13
+OFFLOADED = 12
 BACKWARD_BEGIN, BACKWARD_END = 40, 41
+
+# proto DType + 1, the low byte of what a statement says of its tensor; the index of a checkpoint region's slot, + 1, stands above it.
+DTYPES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "complex32": 9,
+          "complex64": 10, "complex128": 11, "bool": 12, "bfloat16": 16, "float8_e5m2": 24, "float8_e4m3fn": 25, "float8_e5m2fnuz": 26,
+          "float8_e4m3fnuz": 27, "uint16": 28, "uint32": 29, "uint64": 30}
+INDEX_SHIFT = 8
 
 # c10::DeviceType of what torch.device says.
 DEVICE_TYPES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13, "hpu": 15, "mtia": 19}
@@ -36,6 +43,7 @@ class Context:
         self._heaps = {}
         self._strings = {}
         self._errors = {}
+        self.dtypes = {getattr(torch, name): number for name, number in DTYPES.items() if hasattr(torch, name)}
         self.on_step_over = None  # called when a step is over
         self.stated_gradients = set()  # addresses of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
@@ -80,20 +88,22 @@ class Context:
 
     def state(self, memory_class, tensor, name=0):
         """Says what the storage of `tensor` holds. Call it inside `with quiet()`."""
-        self._say(self.storage, memory_class, tensor, name)
+        self.say(self.storage, memory_class, tensor, name)
 
     def state_retained(self, memory_class, tensor, name):
         """Says that the graph retains the storage of `tensor`."""
-        self._say(self.retain, memory_class, tensor, name)
+        self.say(self.retain, memory_class, tensor, name)
 
-    def _say(self, record, memory_class, tensor, name):
+    def say(self, record, memory_class, tensor, name=0, index=-1, scope=0):
+        """Calls `record` (storage, retain, drop, remake, offload, holder: native functions) for each storage that is in `tensor`.
+        `index`: of a checkpoint region's slot. `scope`: what it is said of; 0: where the thread is. Call it inside `with quiet()`."""
         if type(tensor) not in self._exact_types and self._is_wrapper(tensor):
             for inner in tensor.__tensor_flatten__()[0]:
-                self._say(record, memory_class, getattr(tensor, inner), name)
+                self.say(record, memory_class, getattr(tensor, inner), name, index, scope)
             return
         if tensor.layout is not self.torch.strided:
             for part in _sparse_parts(self.torch, tensor):
-                self._say(record, memory_class, part, name)
+                self.say(record, memory_class, part, name, index, scope)
             return
         try:
             storage = tensor.untyped_storage()
@@ -102,9 +112,10 @@ class Context:
             inner = self._unwrap(tensor) if self._unwrap is not None else tensor
             if inner is tensor:
                 return  # it has no memory: nothing to say
-            self._say(record, memory_class, inner, name)
+            self.say(record, memory_class, inner, name, index, scope)
             return
-        record(memory_class, self.heap_of(tensor.device), address, storage.nbytes(), name)
+        facts = self.dtypes.get(tensor.dtype, 0) | index + 1 << INDEX_SHIFT
+        record(memory_class, self.heap_of(tensor.device), address, storage.nbytes(), name, facts, scope)
 
     def failed(self, error):
         """Notes an error of ours in the trace, once per place, and swallows it."""

@@ -26,7 +26,7 @@ class Graph:
         context, slots_of = self.context, self.slots
         Tensor, Parameter = context.Tensor, context.torch.nn.Parameter
         heap_of, retain, exact_types = context.heap_of, context.retain, context._exact_types
-        strided = context.torch.strided
+        strided, dtypes = context.torch.strided, context.dtypes
         variable_name = context.text("AccumulateGrad.variable")
         readable = self.packed is None
         leaves = []
@@ -63,7 +63,7 @@ class Graph:
                     try:
                         storage = tensor.untyped_storage()
                         memory_class = PARAMETER if type(tensor) is Parameter else ACTIVATION
-                        retain(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name)
+                        retain(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), name, dtypes.get(tensor.dtype, 0))
                         continue
                     except (RuntimeError, NotImplementedError):
                         pass  # a wrapper in a plain tensor's clothes (torch.func)

@@ -42,7 +42,16 @@ TEST(Numbers, EventKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::kind_scope_begin}, proto::EVENT_SCOPE_BEGIN);
   EXPECT_EQ(int{channel::kind_scope_end}, proto::EVENT_SCOPE_END);
   EXPECT_EQ(int{channel::kind_attribute}, proto::EVENT_ATTRIBUTE);
+  EXPECT_EQ(int{channel::kind_graph_node}, proto::EVENT_GRAPH_NODE);
+  EXPECT_EQ(int{channel::kind_node_begin}, proto::EVENT_NODE_BEGIN);
+  EXPECT_EQ(int{channel::kind_node_end}, proto::EVENT_NODE_END);
   EXPECT_EQ(int{channel::kind_retain}, proto::EVENT_VALUE_RETAIN);
+  EXPECT_EQ(int{channel::kind_drop}, proto::EVENT_VALUE_DROP);
+  EXPECT_EQ(int{channel::kind_use}, proto::EVENT_VALUE_USE);
+  EXPECT_EQ(int{channel::kind_remake}, proto::EVENT_VALUE_REMAKE);
+  EXPECT_EQ(int{channel::kind_offload}, proto::EVENT_VALUE_OFFLOAD);
+  EXPECT_EQ(int{channel::kind_collective}, proto::EVENT_COLLECTIVE);
+  EXPECT_EQ(int{channel::kind_holder}, proto::EVENT_HOLDER);
   EXPECT_EQ(int{channel::kind_storage}, proto::EVENT_STORAGE);
 }
 
