@@ -32,6 +32,18 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   return std::strtoull(text, nullptr, 10);
 }
 
+// Of a distributed job: a number of at most nine digits, or -1.
+std::int32_t place_from(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == 0) return -1;
+  std::int32_t number = 0;
+  for (int digits = 0; *text != 0; ++text, ++digits) {
+    if (*text < '0' || *text > '9' || digits == 9) return -1;
+    number = number * 10 + (*text - '0');
+  }
+  return number;
+}
+
 // Reads a file of /proc whole or its first bytes.
 std::size_t read_file(const char* path, char* out, std::size_t bytes) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -136,6 +148,9 @@ bool Process::say_hello(int descriptor) {
   message.bytes = region_bytes;
   message.pid = pid_;
   message.parent_pid = getppid();
+  message.rank = place_from("RANK");
+  message.world_size = place_from("WORLD_SIZE");
+  message.local_rank = place_from("LOCAL_RANK");
   message.start_time = start_time();
   message.clock = clock;
   message.text_bytes = describe(text, sizeof text);

@@ -13,7 +13,7 @@
 
 namespace liveset::channel {
 
-inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint32_t layout_version = 2;
 inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
 inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
@@ -180,7 +180,8 @@ struct Message {
   std::uint64_t bytes;    // of the memory file
   // hello only; the text "executable 0 argument 0 argument 0 ..." follows in the packet
   std::int64_t pid, parent_pid;
-  std::uint64_t start_time;  // field 22 of /proc/self/stat
+  std::int32_t rank, world_size, local_rank;  // of a distributed job, as its environment says; -1: it does not
+  std::uint64_t start_time;                   // field 22 of /proc/self/stat
   ClockKind clock;
   std::uint32_t text_bytes;
   std::uint64_t start_ticks, start_monotonic_ns, start_realtime_ns;

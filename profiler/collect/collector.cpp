@@ -319,6 +319,9 @@ void Collector::hello(const Message& message, std::string_view text, int descrip
   header.host = host_;
   header.pid = message.pid;
   header.parent_pid = message.parent_pid;
+  header.rank = message.rank;
+  header.world_size = message.world_size;
+  header.local_rank = message.local_rank;
   header.start_time = message.start_time;
   header.exec_count = programs_[{message.pid, message.start_time}]++;
   split_text(text, header);

@@ -56,6 +56,9 @@ std::string encode_header(const HeaderInfo& info) {
   proto::Process& process = *header.mutable_process();
   process.set_pid(info.pid);
   process.set_parent_pid(info.parent_pid);
+  if (info.rank >= 0) process.set_rank(info.rank);
+  if (info.world_size >= 0) process.set_world_size(info.world_size);
+  if (info.local_rank >= 0) process.set_local_rank(info.local_rank);
   process.set_start_time(info.start_time);
   process.set_exec_count(info.exec_count);
   process.set_host(valid_utf8(info.host));

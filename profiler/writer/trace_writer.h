@@ -24,6 +24,7 @@ struct HeaderInfo {
   std::uint64_t start_ticks = 0, start_monotonic_ns = 0, start_realtime_ns = 0;
   std::string boot_id, host, executable;
   std::int64_t pid = 0, parent_pid = 0;
+  std::int32_t rank = -1, world_size = -1, local_rank = -1;  // -1: not written
   std::uint64_t start_time = 0;
   std::uint32_t exec_count = 0;
   std::vector<std::string> command;

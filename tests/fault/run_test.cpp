@@ -10,6 +10,7 @@ namespace liveset::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class Run : public RecordedJob {
@@ -34,6 +35,28 @@ TEST_F(Run, RecordsAndSaysSoInOneLine) {
   EXPECT_EQ(counted->header.process.command, (std::vector<std::string>{job_program, "hello"}));
   EXPECT_EQ(counted->header.process.executable, std::filesystem::canonical(job_program));
   EXPECT_TRUE(counted->has_footer);
+}
+
+TEST_F(Run, TheRankOfADistributedJobIsInTheHeader) {
+  const std::string run = liveset_program + " run -q -o " + trace() + " -- " + job_program + " hello";
+  ASSERT_EQ(run_command("RANK=3 WORLD_SIZE=16 LOCAL_RANK=1 " + run).status, 7);
+  trace::Process process = count_trace(trace())->header.process;
+  EXPECT_EQ(process.rank, 3);
+  EXPECT_EQ(process.world_size, 16);
+  EXPECT_EQ(process.local_rank, 1);
+  EXPECT_THAT(run_command(liveset_program + " info " + trace()).out, HasSubstr("3 of 16, local 1\n"));
+  EXPECT_THAT(run_command(liveset_program + " info --format json " + trace()).out, HasSubstr("\"world_size\": 16"));
+  EXPECT_THAT(run_command(liveset_program + " summary " + trace()).out, HasSubstr("rank 3 of 16"));
+
+  // What is no number is no rank, and a rank of 0 is one.
+  ASSERT_EQ(run_command("RANK=0 WORLD_SIZE=many LOCAL_RANK=99999999999 " + run).status, 7);
+  process = count_trace(trace())->header.process;
+  EXPECT_EQ(process.rank, 0);
+  EXPECT_EQ(process.world_size, -1);
+  EXPECT_EQ(process.local_rank, -1);
+  ASSERT_EQ(run_command("env -u RANK " + run).status, 7);
+  EXPECT_EQ(count_trace(trace())->header.process.rank, -1);
+  EXPECT_THAT(run_command(liveset_program + " info " + trace()).out, Not(HasSubstr("rank")));
 }
 
 TEST_F(Run, QuietSaysNothing) {

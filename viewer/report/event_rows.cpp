@@ -48,12 +48,29 @@ void add_block(const trace::Dictionary& names, const Event& event, ColumnMask ma
   json["reserved_change"] = event.reserved_delta;
 }
 
+// Statements about storages say by their number what tensor it was. A STORAGE of a file before format 1.2 has none.
+bool states_tensor(const Event& event) {
+  using trace::Kind;
+  if (event.kind == Kind::storage) return true;
+  return event.value == 0 && (event.kind == Kind::value_retain || event.kind == Kind::value_drop || event.kind == Kind::value_use ||
+                              event.kind == Kind::value_remake || event.kind == Kind::value_offload);
+}
+
+void add_number(const Event& event, ColumnMask mask, ordered_json& json) {
+  if ((mask & column::number) == 0 || (event.kind == trace::Kind::storage && event.number == 0)) return;
+  json["number"] = event.number;
+  if (!states_tensor(event)) return;
+  const trace::TensorFacts facts = trace::tensor_facts(event.number);
+  if (facts.dtype != trace::TensorFacts::no_dtype) json["dtype"] = trace::dtype_name(facts.dtype);
+  if (facts.index != trace::TensorFacts::no_index) json["index"] = facts.index;
+}
+
 void add_value(const trace::Dictionary& names, const Event& event, ColumnMask mask, ordered_json& json) {
   if ((mask & column::value) != 0) json["value"] = value_name(names, event.value);
   if ((mask & column::name) != 0) json["name"] = names.string(event.name);
   if ((mask & column::text) != 0) json["text"] = names.string(event.text);
   if ((mask & column::memory_class) != 0) json["class"] = trace::class_name(event.memory_class);
-  if ((mask & column::number) != 0) json["number"] = event.number;
+  add_number(event, mask, json);
   if ((mask & column::reads) == 0) return;
   json["reads"] = ordered_json::array();
   for (std::uint32_t i = 0; i < event.read_count; ++i) json["reads"].push_back(value_name(names, event.reads[i]));

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/report/summary.h"
+#include "viewer/report/trace_info.h"
 
 namespace liveset::report {
 namespace {
@@ -170,6 +171,7 @@ ordered_json summary_json(const Summary& summary) {
                      {"command", summary.process.command},
                      {"executable", summary.process.executable},
                      {"host", summary.process.host}};
+  add_rank(summary.process, json["process"]);
   if (!summary.range.whole())
     json["range"] = {{"first_event", summary.range.first}, {"end_event", std::min(summary.range.end, summary.events)}};
   json["sources"] = ordered_json::array();

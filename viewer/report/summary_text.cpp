@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "viewer/report/summary.h"
+#include "viewer/report/trace_info.h"
 
 namespace liveset::report {
 namespace {
@@ -39,6 +40,7 @@ std::string first_line(const Summary& summary, const Style& style) {
   if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
   facts += ", " + format_time(summary.end_time_ns) + " to the last" + (summary.health.end == "killed" ? ", the job was killed" : "") +
            ", pid " + std::to_string(summary.process.pid);
+  if (const std::string rank = rank_text(summary.process); !rank.empty()) facts += ", rank " + rank;
   const std::string command = printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
   return wrapped(summary.file + "  (" + facts + ")", style, 2) + "\n" + (command.empty() ? "" : "  " + command + "\n");
 }

@@ -39,14 +39,16 @@ std::string per_event(std::uint64_t bytes, std::uint64_t events) {
 
 ordered_json process_json(const trace::Header& header) {
   const trace::Process& process = header.process;
-  return {{"pid", process.pid},
-          {"parent_pid", process.parent_pid},
-          {"start_time", process.start_time},
-          {"exec_count", process.exec_count},
-          {"boot_id", process.boot_id},
-          {"host", process.host},
-          {"executable", process.executable},
-          {"command", process.command}};
+  ordered_json json = {{"pid", process.pid},
+                       {"parent_pid", process.parent_pid},
+                       {"start_time", process.start_time},
+                       {"exec_count", process.exec_count},
+                       {"boot_id", process.boot_id},
+                       {"host", process.host},
+                       {"executable", process.executable},
+                       {"command", process.command}};
+  add_rank(process, json);
+  return json;
 }
 
 ordered_json clock_json(const trace::Header& header, const trace::Facts& facts) {
@@ -124,6 +126,7 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
   text += line("process", command_line(header.process));
   text += line("", "pid " + std::to_string(header.process.pid) + ", child of " + std::to_string(header.process.parent_pid) + ", on " +
                        header.process.host);
+  if (const std::string rank = rank_text(header.process); !rank.empty()) text += line("rank", rank);
   text += line("began", utc_time(header.start_realtime_ns));
   text += line("lasted",
                format_time(file.end_time_ns()) + " to the last event" + (file.health().end.empty() ? "" : ", until: " + file.health().end));
@@ -291,6 +294,20 @@ std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, T
        {heaps_table(file, format, style), packets_table(file, facts, format, style), columns_table(file, facts, format, style)})
     text += "\n" + table.render();
   return format == TableFormat::text ? text + "\n" + health_text(file, style) : text;
+}
+
+void add_rank(const trace::Process& process, ordered_json& json) {
+  if (process.rank >= 0) json["rank"] = process.rank;
+  if (process.world_size >= 0) json["world_size"] = process.world_size;
+  if (process.local_rank >= 0) json["local_rank"] = process.local_rank;
+}
+
+std::string rank_text(const trace::Process& process) {
+  if (process.rank < 0) return "";
+  std::string text = std::to_string(process.rank);
+  if (process.world_size >= 0) text += " of " + std::to_string(process.world_size);
+  if (process.local_rank >= 0) text += ", local " + std::to_string(process.local_rank);
+  return text;
 }
 
 }  // namespace liveset::report

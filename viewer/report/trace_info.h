@@ -13,6 +13,10 @@ nlohmann::ordered_json info_json(const trace::TraceFile& file, const trace::Fact
 // Text, or with TableFormat::md the tables alone.
 std::string info_text(const trace::TraceFile& file, const trace::Facts& facts, TableFormat format, const Style& style);
 
+// Place of a process in a distributed job: fields "rank", "world_size" and "local_rank", those that are known; "0 of 2, local 0", or "".
+void add_rank(const trace::Process& process, nlohmann::ordered_json& json);
+std::string rank_text(const trace::Process& process);
+
 std::string_view clock_name(int clock_kind);       // "TSC", ...
 std::string_view loss_reason_name(int reason);     // "ring_full", ...
 std::string device_name(const trace::Heap& heap);  // "cuda:0", "cpu"

@@ -46,6 +46,9 @@ bool parse_process(Bytes message, Process& process) {
       case 5: process.command.emplace_back(reader.text()); break;
       case 6: process.executable = reader.text(); break;
       case 7: process.parent_pid = static_cast<std::int64_t>(reader.number()); break;
+      case 8: process.rank = static_cast<std::int32_t>(reader.number()); break;
+      case 9: process.world_size = static_cast<std::int32_t>(reader.number()); break;
+      case 10: process.local_rank = static_cast<std::int32_t>(reader.number()); break;
       default: break;
     }
   });

@@ -109,6 +109,7 @@ enum class ScopeKind : std::uint8_t { none, module, op, region };
 
 struct Process {
   std::int64_t pid = 0, parent_pid = 0;
+  std::int64_t rank = -1, world_size = -1, local_rank = -1;  // of a distributed job; -1: not known
   std::uint64_t start_time = 0;
   std::uint32_t exec_count = 0;
   std::string host, executable, boot_id;

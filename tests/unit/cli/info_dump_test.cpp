@@ -184,7 +184,7 @@ TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {
     EXPECT_EQ(ran.status, 3);
     EXPECT_EQ(ran.out, "");
     EXPECT_THAT(ran.err,
-                HasSubstr("written in format 7.1 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
+                HasSubstr("written in format 7.2 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
   }
 }
 

@@ -80,6 +80,27 @@ TEST_F(Evolution, UnknownKindsDoNotShiftTheColumnsOfKnownOnes) {
   EXPECT_THAT(columns.size, ElementsAre(10, 20));
 }
 
+// Before format 1.2 a STORAGE had no NUMBER.
+TEST_F(Evolution, KindsThatGainedAColumnAreReadWithoutIt) {
+  proto::Header header = test::plain_header();
+  for (proto::KindColumns& entry : *header.mutable_kind_columns()) {
+    if (entry.kind(0) != proto::EVENT_STORAGE) continue;
+    entry.clear_column();
+    for (const auto id : {proto::COLUMN_HEAP, proto::COLUMN_ADDRESS, proto::COLUMN_SIZE, proto::COLUMN_NAME, proto::COLUMN_CLASS})
+      entry.add_column(id);
+  }
+  proto::EventChunk chunk = chunk_of({proto::EVENT_STORAGE, proto::EVENT_STEP_BEGIN, proto::EVENT_STORAGE});
+  *chunk.add_column() = plain_column(proto::COLUMN_HEAP, {3, 4});
+  *chunk.add_column() = plain_column(proto::COLUMN_NUMBER, {proto::zigzag(5)});
+  const TraceFile file = open_good(TraceBuilder().header(header).chunk(chunk).footer().bytes());
+  const std::vector<Event> events = events_of(file);
+  ASSERT_EQ(events.size(), 3);
+  EXPECT_EQ(events[0].number, 0);
+  EXPECT_EQ(events[1].number, 5);
+  EXPECT_EQ(events[2].heap, 4);
+  EXPECT_EQ(events[2].number, 0);
+}
+
 // A later version states TEXT for STORAGE too, and no longer a HEAP for COUNTER.
 TEST_F(Evolution, KindsWithOtherColumnsComeOutAsOurs) {
   proto::Header header = test::plain_header();
@@ -92,7 +113,7 @@ TEST_F(Evolution, KindsWithOtherColumnsComeOutAsOurs) {
   proto::EventChunk chunk = chunk_of({proto::EVENT_STORAGE, proto::EVENT_COUNTER, proto::EVENT_ATTRIBUTE, proto::EVENT_VALUE_USE});
   *chunk.add_column() = plain_column(proto::COLUMN_HEAP, {3, 4});
   *chunk.add_column() = plain_column(proto::COLUMN_TEXT, {70, 71});
-  *chunk.add_column() = plain_column(proto::COLUMN_NUMBER, {proto::zigzag(-5), proto::zigzag(6)});
+  *chunk.add_column() = plain_column(proto::COLUMN_NUMBER, {proto::zigzag(7), proto::zigzag(-5), proto::zigzag(6)});
   proto::Column reads = plain_column(proto::COLUMN_READS, {2, 8, 9});
   reads.set_entries(1);
   *chunk.add_column() = reads;
@@ -100,6 +121,7 @@ TEST_F(Evolution, KindsWithOtherColumnsComeOutAsOurs) {
   const std::vector<Event> events = events_of(file);
   EXPECT_EQ(events[0].heap, 3);
   EXPECT_EQ(events[0].text, 0);
+  EXPECT_EQ(events[0].number, 7);
   EXPECT_EQ(events[1].heap, 0);
   EXPECT_EQ(events[1].number, -5);
   EXPECT_EQ(events[2].text, 71);
