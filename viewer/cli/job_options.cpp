@@ -1,6 +1,35 @@
 #include "viewer/cli/job_options.h"
 
+#include <charconv>
+#include <functional>
+#include <memory>
+
 namespace liveset::cli {
+namespace {
+
+void add_variable(launch::RunOptions& options, const std::string& name, const std::string& text) {
+  options.environment.emplace_back(name, text);
+}
+
+// A flag that may have a value behind "=". What stands behind a space is never its value: that is the job's program.
+CLI::Option* add_flag_with_value(CLI::App& command, const std::string& name, const std::string& help,
+                                 const std::function<void(const std::string&)>& chosen) {
+  const auto text = std::make_shared<std::string>();
+  return command.add_flag(name, *text, help)->each([text, chosen](const std::string& given) {
+    chosen(given == "true" ? std::string() : given);
+  });
+}
+
+std::string checked_rate(const std::string& text) {
+  if (text.empty()) return "1";
+  double rate = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
+  if (error != std::errc() || end != text.data() + text.size() || !(rate > 0 && rate <= 1))
+    throw CLI::ValidationError("--check-replay", "'" + text + "' is no share of the regions (above 0, at most 1)");
+  return text;
+}
+
+}  // namespace
 
 void add_job_options(CLI::App& command, launch::RunOptions& options) {
   command.prefix_command();
@@ -18,6 +47,11 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
           "what to record of CUDA kernels: none (default), or launches: each with its name, stream and place")
       ->check(CLI::IsMember({"none", "launches"}))
       ->option_text("none|launches");
+  add_flag_with_value(command, "--check-replay",
+                      "compare each recompute of a checkpointed region with its forward: operators, values, random states and more, for "
+                      "`liveset check --replay`; of all regions, or of a share of them: --check-replay=0.1. Costs time",
+                      [&options](const std::string& text) { add_variable(options, "LIVESET_CHECK_REPLAY", checked_rate(text)); })
+      ->option_text("[=RATE]");
   command
       .add_option("--log-level", options.log.level,
                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")

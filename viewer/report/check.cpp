@@ -1,0 +1,78 @@
+#include "viewer/report/check.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace liveset::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string quoted_place(const Finding& finding, const Style& style) {
+  std::string text = finding.kind;
+  if (!finding.region.empty()) text += " in " + printable(finding.region, style);
+  return text;
+}
+
+void add_line(std::string& text, const std::string& title, const std::string& content, const Style& style) {
+  if (!content.empty()) text += "      " + title + " " + printable(content, style) + "\n";
+}
+
+}  // namespace
+
+ordered_json check_json(const std::vector<Check>& checks) {
+  ordered_json json{{"schema", "liveset.check/1"}};
+  json["ok"] = std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.ok(); });
+  json["checks"] = ordered_json::array();
+  for (const Check& check : checks) {
+    ordered_json one{{"name", check.name}, {"ok", check.ok()}, {"findings", ordered_json::array()}};
+    for (const Finding& finding : check.findings) {
+      ordered_json row{{"kind", finding.kind}, {"region", finding.region}, {"module", finding.module},
+                       {"op", finding.op},     {"detail", finding.detail}, {"count", finding.count}};
+      if (finding.step >= 0) row["step"] = finding.step;
+      if (!finding.file.empty()) row["file"] = finding.file;
+      one["findings"].push_back(std::move(row));
+    }
+    one["findings_left_out"] = check.left_out;
+    for (const auto& [name, number] : check.coverage) one["coverage"][name] = number;
+    one["not_observed"] = check.not_observed;
+    one["notes"] = check.notes;
+    json["checks"].push_back(std::move(one));
+  }
+  return json;
+}
+
+std::string check_text(const std::vector<Check>& checks, const Style& style) {
+  std::string text;
+  for (const Check& check : checks) {
+    text += check.name + ": " + (check.ok() ? "ok" : format_count(check.findings.size() + check.left_out) + " findings") + "\n";
+    for (const Finding& finding : check.findings) {
+      text += "  " + quoted_place(finding, style);
+      if (finding.step >= 0) text += ", step " + std::to_string(finding.step);
+      if (finding.count > 1) text += " (" + format_count(finding.count) + " times)";
+      text += "\n";
+      add_line(text, "module", finding.module, style);
+      add_line(text, "op", finding.op, style);
+      if (!finding.detail.empty()) text += "      " + wrapped(finding.detail, style, 6) + "\n";
+      add_line(text, "trace", finding.file, style);
+    }
+    if (check.left_out != 0) text += "  and " + format_count(check.left_out) + " more that are not listed\n";
+    for (const std::string& note : check.notes) text += "  " + wrapped(note, style, 4) + "\n";
+    for (const std::string& what : check.not_observed) text += "  " + wrapped("not observed: " + what, style, 4) + "\n";
+  }
+  return text;
+}
+
+std::string check_table(const std::vector<Check>& checks, TableFormat format, const Style& style) {
+  Table table({{"check"}, {"kind"}, {"region"}, {"module"}, {"op"}, {"step", true}, {"count", true}, {"detail"}}, format, style);
+  for (const Check& check : checks) {
+    for (const Finding& finding : check.findings) {
+      table.row({Cell::words(check.name), Cell::words(finding.kind), Cell::words(finding.region), Cell::words(finding.module),
+                 Cell::words(finding.op), Cell::words(finding.step < 0 ? "" : std::to_string(finding.step)), Cell::count(finding.count),
+                 Cell::words(finding.detail)});
+    }
+  }
+  return table.render();
+}
+
+}  // namespace liveset::report

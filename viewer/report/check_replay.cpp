@@ -1,0 +1,185 @@
+// The job's hooks compare (hooks/python/liveset_shim/replay.py) and say what they found as attributes; here they are put together.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "viewer/report/check.h"
+#include "viewer/trace/columns.h"
+
+namespace liveset::report {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t most_findings = 10000;  // different ones; of more only the number is kept
+constexpr std::string_view finding_key = "liveset.replay", coverage_key = "liveset.replay.coverage";
+
+std::string text_in(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::uint64_t number_in(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
+
+// A text is parsed once: hooks say the same text again where nothing is new.
+class Collecting {
+ public:
+  Collecting(const trace::TraceFile& file, std::string shown_name, Check& check)
+      : names_(file.dictionary()), shown_name_(std::move(shown_name)), check_(check) {}
+
+  Status read(const trace::TraceFile& file) {
+    for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
+      if (Status status = file.read_chunk(chunk, 0, kinds_); !status) return status;
+      if (!has(trace::Kind::attribute) && !has(trace::Kind::step_begin)) continue;
+      Status status = trace::for_each_event(file, chunk, chunk + 1, [this](const trace::Event& event) {
+        if (event.kind == trace::Kind::step_begin) step_ = event.number;
+        if (event.kind == trace::Kind::attribute) attribute(event);
+        return true;
+      });
+      if (!status) return status;
+    }
+    return Done{};
+  }
+  bool found() const { return found_; }
+
+ private:
+  bool has(trace::Kind kind) const {
+    return std::find_if(kinds_.kind.begin(), kinds_.kind.end(),
+                        [kind](std::uint8_t each) { return (each & 0x7f) == static_cast<std::uint8_t>(kind); }) != kinds_.kind.end();
+  }
+
+  void attribute(const trace::Event& event) {
+    const std::string_view key = names_.string(event.name);
+    if (key == finding_key) {
+      found_ = true;
+      finding(event.text);
+    } else if (key == coverage_key) {
+      found_ = true;
+      coverage(event.text);
+    }
+  }
+
+  void finding(std::uint32_t text) {
+    const auto known = places_.find(text);
+    if (known != places_.end()) {
+      if (known->second == none) {
+        ++check_.left_out;
+      } else {
+        ++check_.findings[known->second].count;
+      }
+      return;
+    }
+    const ordered_json json = ordered_json::parse(names_.string(text), nullptr, false);
+    if (!json.is_object()) {
+      ++check_.left_out;  // cut off, or not ours: something was found, and what is not known
+      return;
+    }
+    Finding finding{text_in(json, "kind"),
+                    text_in(json, "region"),
+                    text_in(json, "module"),
+                    text_in(json, "op"),
+                    text_in(json, "detail"),
+                    shown_name_,
+                    step_,
+                    1};
+    const std::uint64_t more = number_in(json, "more");
+    const auto [place, is_new] = same_.try_emplace({finding.kind, finding.region, finding.module, finding.op}, check_.findings.size());
+    if (!is_new) {
+      ++check_.findings[place->second].count;
+    } else if (check_.findings.size() >= most_findings) {
+      same_.erase(place);
+      ++check_.left_out;
+      if (places_.size() < most_findings) places_.emplace(text, none);
+      return;
+    } else {
+      check_.findings.push_back(std::move(finding));
+    }
+    check_.left_out += more;
+    if (places_.size() < 2 * most_findings) places_.emplace(text, place->second);
+  }
+
+  void coverage(std::uint32_t text) {
+    if (text != last_text_) {
+      last_text_ = text;
+      last_ = ordered_json::parse(names_.string(text), nullptr, false);
+    }
+    if (!last_.is_object()) return;
+    for (auto item = last_.begin(); item != last_.end(); ++item) {
+      if (item->is_number_unsigned()) add(item.key(), item->get<std::uint64_t>());
+    }
+    const auto list = last_.find("not_observed");
+    if (list == last_.end() || !list->is_array()) return;
+    for (const ordered_json& each : *list) {
+      if (!each.is_string() || check_.not_observed.size() >= 100) continue;
+      const std::string what = each.get<std::string>();
+      if (std::find(check_.not_observed.begin(), check_.not_observed.end(), what) == check_.not_observed.end())
+        check_.not_observed.push_back(what);
+    }
+  }
+
+  void add(const std::string& name, std::uint64_t number) {
+    if (name == "left_out") {
+      check_.left_out += number;
+      return;
+    }
+    for (auto& [known, sum] : check_.coverage) {
+      if (known == name) {
+        sum += number;
+        return;
+      }
+    }
+    if (check_.coverage.size() < 100) check_.coverage.emplace_back(name, number);
+  }
+
+  static constexpr std::size_t none = ~std::size_t{0};
+  const trace::Dictionary& names_;
+  std::string shown_name_;
+  Check& check_;
+  trace::Columns kinds_;
+  std::map<std::uint32_t, std::size_t> places_;  // by String id
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> same_;
+  std::uint32_t last_text_ = ~std::uint32_t{0};
+  ordered_json last_;
+  std::int64_t step_ = -1;
+  bool found_ = false;
+};
+
+std::uint64_t figure(const Check& check, std::string_view name) {
+  for (const auto& [known, number] : check.coverage) {
+    if (known == name) return number;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<Check> check_replay(const std::vector<trace::TraceFile>& files) {
+  Check check;
+  check.name = "replay";
+  bool found = false;
+  for (const trace::TraceFile& file : files) {
+    Collecting collecting(file, files.size() > 1 ? file.path() : std::string(), check);
+    if (const Status status = collecting.read(file); !status) return status.error();
+    found = found || collecting.found();
+  }
+  if (!found)
+    return Error{ErrorKind::usage,
+                 files.empty() ? std::string() : files.front().path(),
+                 {},
+                 "was recorded without --check-replay, or no PyTorch ran",
+                 "record it with: liveset run --check-replay -- python train.py"};
+  check.notes.push_back("compared: " + format_count(figure(check, "recomputes")) + " recomputes of " +
+                        format_count(figure(check, "regions")) + " regions, " + format_count(figure(check, "values")) + " values (" +
+                        format_bytes(figure(check, "value_bytes"), false) + "), " + format_count(figure(check, "operators")) +
+                        " operators");
+  if (const std::uint64_t skipped = figure(check, "not_sampled"); skipped != 0)
+    check.notes.push_back(format_count(skipped) + " regions were left out by the sample rate");
+  if (figure(check, "regions") == 0) check.notes.push_back("no region of torch.utils.checkpoint was seen: there was nothing to compare");
+  return check;
+}
+
+}  // namespace liveset::report
