@@ -115,6 +115,7 @@ class FakeRecorder:
         self.steps = 0
         self.pending = True
         self.failures = []
+        self.attributes = []  # (key, JSON text)
         self.facts = []  # (kind, name, tensor facts, scope) of each statement about a tensor
 
     def functions(self):
@@ -203,7 +204,8 @@ class FakeRecorder:
         self.events.append(("graph_node", self.strings[name], number))
 
     def attribute(self, key, value):
-        self.failures.append((self.strings[key], self.strings[value]))
+        said = self.failures if self.strings[key] == "liveset.python_error" else self.attributes
+        said.append((self.strings[key], self.strings[value]))
 
     def counter(self, heap, name, number):
         self.events.append(("counter", heap, self.strings[name], number))

@@ -1,30 +1,34 @@
-"""Non-reentrant checkpoint regions (torch.utils.checkpoint): their scopes in forward and in recompute, and what their frames hold.
+"""Non-reentrant checkpoint regions (torch.utils.checkpoint): what they give up, what they make again, and what their frames hold.
 
-The graph's nodes hold only placeholders for what a region saves; the inputs and random states hang on the region's
-_CheckpointFrame. Since torch 2.14 a frame keeps tensor arguments as SavedTensor objects in `saved_args`; before that they
-were saved on an autograd node, `input_saver`. Keyword arguments and random states are in recompute_fn's closure.
+The graph's nodes hold only placeholders (_Holder) for what a region saves; the region's _CheckpointFrame has them in order, as
+weak references. A slot is known by its position there: it is the same in forward, in the graph and in each recompute. The inputs
+and random states hang on the frame too. Since torch 2.14 a frame keeps tensor arguments as SavedTensor objects in `saved_args`;
+before that they were saved on an autograd node, `input_saver`. Keyword arguments and random states are in recompute_fn's closure.
 """
 import sys
 import weakref
 
-from .context import CHECKPOINT_INPUT, FORWARD, LOSS, RECOMPUTE, RNG_STATE
+from .context import CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
+from .regions import Regions, autocast_of
 
 MODULE = "torch.utils.checkpoint"
-# Names are kept for ever by the trace: a job whose steps never end must not make new ones without bound.
-MOST_REGIONS = 10000
+UNSTATED = 0  # what is given up has the class that its other holders give it
 
 
 class Checkpoints:
     def __init__(self, context, modules):
         self.context = context
-        self.modules = modules
+        self.regions = Regions(context, modules)
         self.frames = weakref.WeakSet()  # not stated yet
+        self.graph = None  # of the engine's hooks, when they are there
         self.patched = None
+        self.module = None
 
     def install(self):
         module = sys.modules.get(MODULE)
         if self.patched is not None or not hasattr(module, "_CheckpointFrame") or not hasattr(module, "_checkpoint_hook"):
             return
+        self.module = module
         frame, hook = module._CheckpointFrame, module._checkpoint_hook
         # Attributes of the classes themselves; None where they inherit.
         self.patched = [(owner, name, owner.__dict__.get(name))
@@ -43,103 +47,175 @@ class Checkpoints:
         self.patched = None
 
     def _frame_init(self, original):
+        regions = self.regions
+
         def __init__(frame, recompute_fn, *arguments, **keywords):
             region = None
             try:
-                if not self.modules.is_compiling() and not self.context.tracing() and self.context.torch.is_grad_enabled():
-                    region = self._new_region()
+                if regions.untraced():
+                    if self.context.torch.is_grad_enabled():
+                        region = regions.new()
+                    elif regions.local.given_up:
+                        regions.count()  # it will be a region when the reentrant one around it is made again
             except Exception as error:
                 self.context.failed(error)
-            original(frame, recompute_fn if region is None else self._marked(recompute_fn, region), *arguments, **keywords)
-            if region is not None:
+            if region is None:
+                original(frame, recompute_fn, *arguments, **keywords)
+                return
+            original(frame, self._marked(recompute_fn, region, weakref.ref(frame)), *arguments, **keywords)
+            try:
                 frame._liveset_region = region
                 self.frames.add(frame)
+                if frame.metadata_fn is not None:
+                    frame.metadata_fn = self._slots_said(frame, region)
+            except Exception as error:
+                self.context.failed(error)
         return __init__
 
     def _hook_init(self, original):
         def __init__(hook, frame, *arguments, **keywords):
             original(hook, frame, *arguments, **keywords)
-            hook._liveset_region = getattr(frame, "_liveset_region", None)
+            region = getattr(frame, "_liveset_region", None)
+            hook._liveset_region = region
+            if region is not None:
+                hook._liveset_frame = weakref.ref(frame)
         return __init__
 
     def _hook_enter(self, original):
         def __enter__(hook):
             result = original(hook)
             if hook._liveset_region is not None:
-                self._enter(hook._liveset_region)
+                self.regions.enter(hook._liveset_region, lambda: self._facts(hook._liveset_frame()))
             return result
         return __enter__
 
     def _hook_exit(self, original):
         def __exit__(hook, *arguments):
             if hook._liveset_region is not None:
-                self._leave(hook._liveset_region)
+                self.regions.leave(hook._liveset_region)
             return original(hook, *arguments)
         return __exit__
 
-    def _new_region(self):
-        """Place of the next region: it is named by its ordinal in the step."""
-        context, thread = self.context, self.context.thread
-        stack = thread.stack
-        if not stack and context.task_id() < 0:
-            step = context.step_begin()  # a region outside of any module is a root itself
-        else:
-            step = context.current_step()
-        if thread.step != step:
-            thread.step, thread.regions = step, 0
-        ordinal, thread.regions = thread.regions, thread.regions + 1
-        name = f"checkpoint:{ordinal}" if ordinal < MOST_REGIONS else "checkpoint:more"
-        return self.modules.find_region(stack[-1] if stack else None, name)
+    def _facts(self, frame):
+        """What Regions.describe() wants to know of a region that begins."""
+        held = closure_of(original_of(frame.recompute_fn))
+        tensors = self._arguments(frame)
+        if tensors is not None:
+            for_each_tensor(self.context.Tensor, held.get("kwargs"), tensors.append)
+        kind = "selective" if self._kept_outputs(held) is not None else "non_reentrant"
+        autocast = autocast_of(held.get("device_type"), held.get("device_autocast_kwargs"), held.get("cpu_autocast_kwargs"))
+        return kind, tensors, autocast, bool(frame.early_stop), bool(held.get("preserve_rng_state"))
 
-    def _enter(self, region):
-        try:
-            stack = self.context.thread.stack
-            if not stack and self.context.task_id() < 0:
-                self.context.phase(FORWARD)
-            stack.append(region)
-            self.context.scope_begin(region.scope)
-        except Exception as error:
-            self.context.failed(error)
+    def _arguments(self, frame):
+        """Tensors among a frame's arguments; None where torch does not show them."""
+        tensors = []
+        saver = getattr(frame, "input_saver", None)
+        if saver is None:
+            for argument in getattr(frame, "saved_args", ()):
+                for_each_tensor(self.context.Tensor, getattr(argument, "data", argument), tensors.append)
+            return tensors
+        if self.graph is None or self.graph.packed is not None and saver in self.graph.packed:
+            return None
+        return self.graph.read_node(saver)
 
-    def _leave(self, region):
-        try:
-            thread = self.context.thread
-            for depth in range(len(thread.stack) - 1, -1, -1):
-                if thread.stack[depth] is region:
-                    self.modules.close_to(thread.stack, depth)
-                    if depth == 0 and self.context.task_id() < 0:
-                        self.context.phase(LOSS)
-                    break
-        except Exception as error:
-            self.context.failed(error)
+    def _kept_outputs(self, held):
+        """What a selective checkpoint keeps, {operator: {number: outputs}}, from the closure of its recompute_fn; None: it is none."""
+        mode = getattr(self.module, "_CachedTorchDispatchMode", None)
+        context = held.get("recompute_context")
+        return getattr(context, "storage", None) if mode is not None and isinstance(context, mode) else None
 
-    def _marked(self, recompute_fn, region):
-        """recompute_fn inside its region's scope, phase recompute. It ends by an exception when it stops early."""
-        context, modules = self.context, self.modules
+    def _slots_said(self, frame, region):
+        """The frame's metadata_fn, which torch calls once for each tensor that the region saves, and again when it compares. It holds
+        the frame's lists and not the frame, which would live on by a cycle."""
+        context = self.context
+        metadata_of, holders, metadatas, scope = frame.metadata_fn, frame.weak_holders, frame.x_metadatas, region.scope
+        exact_types, Parameter, strided = context._exact_types, context.torch.nn.Parameter, context.torch.strided
+        drop, dtypes, heap_of = context.drop, context.dtypes, context.heap_of
+        modes = getattr(context.torch._C, "_len_torch_function_stack", lambda: 1)
+        del frame
 
-        def recompute(*arguments, **keywords):
-            before = depth = None
+        def metadata(tensor):
+            result = metadata_of(tensor)
+            index = len(holders) - 1
+            if len(metadatas) != index:  # it is compared
+                return result
             try:
-                stack = context.thread.stack
-                depth = len(stack)
-                before = context.phase(RECOMPUTE)  # first: readers know a recompute by the phase in which its region begins
-                stack.append(region)
-                context.scope_begin(region.scope)
+                kind = type(tensor)
+                memory_class = PARAMETER if kind is Parameter else UNSTATED
+                holders[index]()._liveset_slot = scope, index, memory_class
+                # The common case by hand: this runs for every tensor that a region saves.
+                if kind in exact_types and tensor.layout is strided and not modes():
+                    try:
+                        storage = tensor.untyped_storage()
+                        drop(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), 0,
+                             dtypes.get(tensor.dtype, 0) | index + 1 << INDEX_SHIFT, 0)
+                        return result
+                    except (RuntimeError, NotImplementedError):
+                        pass  # a wrapper in a plain tensor's clothes (torch.func)
+                with context.quiet():
+                    context.say(drop, memory_class, tensor, 0, index)
             except Exception as error:
                 context.failed(error)
+            return result
+
+        return metadata
+
+    def slot_of(self, holder):
+        """(scope of the region, index) of what a placeholder in the graph stands for; None: it is of no region that we saw."""
+        slot = getattr(holder, "_liveset_slot", None)
+        return None if slot is None else slot[:2]
+
+    def _marked(self, recompute_fn, region, frame):
+        """recompute_fn inside its region's scope, phase recompute. It ends by an exception when it stops early."""
+        regions = self.regions
+        stop = getattr(self.module, "_StopRecomputationError", ())
+
+        def recompute(*arguments, **keywords):
+            stopped, raised = False, None
+            state = regions.begin_recompute(region)
             try:
                 return recompute_fn(*arguments, **keywords)
+            except BaseException as error:
+                stopped = isinstance(error, stop)
+                raised = None if stopped else type(error).__name__
+                raise
             finally:
-                try:
-                    if depth is not None:
-                        modules.close_to(context.thread.stack, depth)
-                    if before is not None:
-                        context.phase(before)
-                except Exception as error:
-                    context.failed(error)
+                regions.end_recompute(state, stopped, raised, lambda: self._say_remade(frame(), region))
 
         recompute._liveset_original = recompute_fn
         return recompute
+
+    def _say_remade(self, frame, region):
+        """What a recompute has made of its region's slots, those that the graph still waits for."""
+        context = self.context
+        if frame is None:
+            return
+        execution = self._execution(frame)
+        remade = frame.recomputed.get(execution)
+        if not remade:
+            return
+        with context.quiet():
+            for index, reference in enumerate(frame.weak_holders):
+                holder = reference()
+                handle = None if holder is None else holder.handles.get(execution)
+                tensor = None if handle is None else remade.get(handle)
+                if tensor is None:
+                    continue
+                try:
+                    slot = getattr(holder, "_liveset_slot", None)
+                    memory_class = PARAMETER if slot is not None and slot[2] == PARAMETER else RECOMPUTED_ACTIVATION
+                    context.say(context.remake, memory_class, tensor, 0, index, region.scope)
+                except Exception as error:
+                    context.failed(error)
+
+    def _execution(self, frame):
+        """Key of the recompute that has just run, as unpack_hook chooses it: a GraphExecGroup, a backward, or for an unpacking outside
+        of both a number that is known to the frame only."""
+        group = getattr(self.context.torch._C, "_get_graph_exec_group", lambda: None)()
+        if group is not None:
+            return group
+        task = self.context.task_id()
+        return task if task >= 0 else next(reversed(frame.recomp_counter), None)
 
     def state_frames(self, read_node):
         """Says what the frames that came up since the last call hold. `read_node(node)`: tensors that an autograd node saved."""
@@ -160,13 +236,18 @@ class Checkpoints:
         if saver is not None:
             for tensor in read_node(saver):
                 say_input(tensor)
-        held = closure_of(getattr(frame.recompute_fn, "_liveset_original", None))
+        held = closure_of(original_of(frame.recompute_fn))
         for_each_tensor(context.Tensor, held.get("fwd_cpu_state"), say_state)
         for_each_tensor(context.Tensor, held.get("fwd_device_states"), say_state)
         for_each_tensor(context.Tensor, held.get("kwargs"), say_input)
         for_each_tensor(context.Tensor, held.get("args"), say_input)
         # A lambda's captured tensors live as long as the frame too.
         for_each_tensor(context.Tensor, list(closure_of(held.get("fn")).values()), say_input)
+
+
+def original_of(function):
+    """What torch gave where we put a function around it."""
+    return getattr(function, "_liveset_original", function)
 
 
 def closure_of(function):

@@ -16,7 +16,7 @@ class Engine:
         self.modules = modules
         self.checkpoints = checkpoints
         self.packed = None if context.saved_tensors_readable else PackedRanges(context)
-        self.graph = Graph(context, self.packed)
+        self.graph = checkpoints.graph = Graph(context, self.packed)
         self.original = None
         self.make_grads = None
 
