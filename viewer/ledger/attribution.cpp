@@ -7,6 +7,7 @@
 
 #include "viewer/ledger/block_finder.h"
 #include "viewer/ledger/classes.h"
+#include "viewer/ledger/lifetimes.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger {
@@ -15,56 +16,39 @@ namespace {
 using trace::Kind;
 using trace::MemoryClass;
 
-// The class that a statement is evidence for.
-MemoryClass evidence(Kind kind, MemoryClass stated) {
-  if (stated != MemoryClass::none) return stated;
+struct Claim {
+  MemoryClass memory_class = MemoryClass::none;
+  Evidence why = Evidence::none;
+};
+
+// The class that a statement is evidence for, of a block that was born in `phase`. Without a value it speaks of what autograd saves.
+Claim claim_of(Kind kind, bool has_value, MemoryClass stated, const Block& block) {
+  const bool is_saved = stated == MemoryClass::none || stated == MemoryClass::activation || stated == MemoryClass::recomputed_activation;
   switch (kind) {
-    case Kind::value_create:
+    case Kind::storage: return {stated, Evidence::storage};
+    case Kind::collective: return {MemoryClass::communication, Evidence::collective};
     case Kind::value_retain:
-    case Kind::value_alias: return MemoryClass::activation;
+      return {stated != MemoryClass::none ? stated : MemoryClass::activation, has_value ? Evidence::value : Evidence::graph};
+    case Kind::value_create:
+    case Kind::value_alias: return {stated != MemoryClass::none ? stated : MemoryClass::activation, Evidence::value};
+    case Kind::value_merge: return {stated != MemoryClass::none ? stated : MemoryClass::recomputed_activation, Evidence::value};
     case Kind::value_remake:
-    case Kind::value_merge: return MemoryClass::recomputed_activation;
-    default: return MemoryClass::none;
+      if (has_value) return {stated != MemoryClass::none ? stated : MemoryClass::recomputed_activation, Evidence::value};
+      // A region saves again what it takes from outside, too: that was not made again.
+      if (!is_saved) return {stated, Evidence::remade};
+      if (block.phase() == trace::Phase::recompute) return {MemoryClass::recomputed_activation, Evidence::remade};
+      return {};
+    case Kind::value_drop:
+      if (has_value) return {stated, Evidence::value};
+      if (!is_saved) return {stated, Evidence::storage};
+      if (block.in_step() && block.phase() == trace::Phase::forward) return {MemoryClass::temporary, Evidence::dropped};
+      return {};
+    case Kind::value_offload:
+      if (has_value) return {stated, Evidence::value};
+      return {stated != MemoryClass::none ? stated : MemoryClass::offloaded, Evidence::offload};
+    default: return {stated, Evidence::value};
   }
 }
-
-// Marks what outlives the region it was made in by a recompute. Every region is followed: whether one recomputes shows
-// in the phase of its allocations (the phase changes only after the region began).
-class RecomputeRegions {
- public:
-  void begin(std::uint32_t thread, std::uint32_t scope, std::uint64_t next_ordinal) { open_.push_back({thread, scope, next_ordinal}); }
-  void born(std::uint32_t thread, std::uint32_t ordinal, const Block& block, const BlockTable& blocks) {
-    if (open_.empty() || block.phase() != trace::Phase::recompute) return;
-    if (born_.size() >= compact_at_) {
-      std::erase_if(born_, [&](const Born& b) { return blocks.find(b.ordinal)->death <= block.birth; });
-      compact_at_ = std::max<std::size_t>(4096, 2 * born_.size());
-    }
-    born_.push_back({thread, ordinal});
-  }
-  void end(std::uint32_t thread, std::uint32_t scope, std::uint64_t event, BlockTable& blocks) {
-    const auto region = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.thread == thread && o.scope == scope; });
-    if (region == open_.rend()) return;
-    for (const Born& born : born_) {
-      Block& block = *blocks.find(born.ordinal);
-      if (born.ordinal >= region->first_ordinal && born.thread == thread && block.death > event)
-        block.state(MemoryClass::recomputed_activation);
-    }
-    open_.erase(std::next(region).base());
-    if (open_.empty()) born_.clear();
-  }
-
- private:
-  struct Open {
-    std::uint32_t thread, scope;
-    std::uint64_t first_ordinal;
-  };
-  struct Born {
-    std::uint32_t thread, ordinal;
-  };
-  std::vector<Open> open_;
-  std::vector<Born> born_;
-  std::size_t compact_at_ = 4096;
-};
 
 // Which values live in which block, for programs that state releases.
 class Residents {
@@ -136,14 +120,19 @@ class Residents {
 class Pass {
  public:
   Pass(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options)
-      : file_(file), ledger_(ledger), options_(options), finder_(ledger.blocks), residents_(out_) {}
+      : file_(file), ledger_(ledger), options_(options), finder_(ledger.blocks), residents_(out_), lifetimes_(ledger, file.dictionary()) {
+    // Programs that name values state releases; what autograd saves has no names.
+    follows_values_ = ledger.releases != 0 && file.dictionary().values.size() > 1;
+  }
   Result<Attribution> run();
 
  private:
   void chunk(const trace::Columns& columns);
-  void scope(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
+  void scope(const trace::Columns& columns, std::uint32_t index, Kind kind);
   void statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
-  void name(std::uint32_t ordinal, const BlockName& name);
+  void born(const trace::Columns& columns, std::uint64_t event);
+  void detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides);
+  std::uint32_t region_of(std::uint32_t scope) const;
   void backward(std::uint32_t thread);
 
   const trace::TraceFile& file_;
@@ -151,8 +140,13 @@ class Pass {
   const AttributionOptions& options_;
   Attribution out_;
   BlockFinder finder_;
-  RecomputeRegions regions_;
   Residents residents_;
+  Lifetimes lifetimes_;
+  bool follows_values_ = false;
+  std::uint32_t thread_ = 0;  // of the statement
+  std::int64_t microbatch_ = -1;
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> graph_nodes_;  // by thread: String id of the node that its walk has come to
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;       // by scope of a region: recomputes that ended in this step
   absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>> retained_;  // by thread
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
@@ -165,11 +159,11 @@ Result<Attribution> Pass::run() {
     out_.python_since = source.since_event;
   }
   out_.retained.reserve(ledger_.backwards.size());
-  if (ledger_.statements != 0 || ledger_.recompute_regions) {
+  if (out_.python || ledger_.statements != 0 || ledger_.recompute_regions) {
     namespace column = trace::column;
     trace::ColumnMask wanted = column::kind | column::thread | column::phase | column::scope | column::heap | column::address |
-                               column::size | column::value | column::name | column::memory_class;
-    if (ledger_.releases != 0) wanted |= column::age | column::time;
+                               column::size | column::value | column::name | column::memory_class | column::number;
+    if (follows_values_) wanted |= column::age | column::time;
     trace::Columns columns;
     const std::size_t chunks = file_.chunks().size();
     for (std::size_t index = 0; index < chunks; ++index) {
@@ -178,6 +172,7 @@ Result<Attribution> Pass::run() {
       if (options_.progress) options_.progress(index + 1, chunks);
     }
   }
+  lifetimes_.finish();
   out_.retained.resize(ledger_.backwards.size());
   if (out_.python) settle_unnamed(ledger_, out_.python_since);
   return std::move(out_);
@@ -191,13 +186,9 @@ void Pass::chunk(const trace::Columns& columns) {
     const auto kind = static_cast<Kind>(columns.kind[i] & 0x7f);
     const std::uint64_t event = columns.first_event + i;
     const trace::ColumnMask mask = table[columns.kind[i]];
+    lifetimes_.at(event, columns.thread[i], static_cast<trace::Phase>(columns.phase[i] & 7U));
     switch (kind) {
-      case Kind::alloc: {
-        const auto ordinal = static_cast<std::uint32_t>(next_ordinal_++);
-        finder_.born(columns.heap[at_.heap], columns.address[at_.address], ordinal);
-        regions_.born(columns.thread[i], ordinal, *ledger_.blocks.find(ordinal), ledger_.blocks);
-        break;
-      }
+      case Kind::alloc: born(columns, event); break;
       case Kind::free_requested:
         if (!residents_.empty()) {
           const std::uint64_t ordinal = next_ordinal_ - std::min(columns.age[at_.age], next_ordinal_);
@@ -207,29 +198,63 @@ void Pass::chunk(const trace::Columns& columns) {
         }
         break;
       case Kind::scope_begin:
-      case Kind::scope_end: scope(columns, i, kind, event); break;
-      case Kind::backward_begin: backward(columns.thread[i]); break;
+      case Kind::scope_end: scope(columns, i, kind); break;
+      case Kind::backward_begin:
+        backward(columns.thread[i]);
+        lifetimes_.backward_begin();
+        break;
+      case Kind::backward_end: lifetimes_.backward_end(); break;
+      case Kind::graph_node: graph_nodes_[columns.thread[i]] = columns.name[at_.name]; break;
+      case Kind::node_begin: lifetimes_.node_begin(columns.name[at_.name]); break;
+      case Kind::node_end: lifetimes_.node_end(columns.name[at_.name]); break;
+      case Kind::step_begin:
+      case Kind::step_end:
+        microbatch_ = -1;
+        rounds_.clear();
+        break;
+      case Kind::microbatch_begin: microbatch_ = columns.number[at_.number]; break;
       default:
-        if (kind >= Kind::value_create && (mask & trace::column::address) != 0) statement(columns, i, kind, event);
+        // Who holds a storage (holder) says nothing of what it is.
+        if (kind >= Kind::value_create && kind != Kind::holder && (mask & trace::column::address) != 0) statement(columns, i, kind, event);
         break;
     }
     at_.pass(mask);
   }
 }
 
-void Pass::scope(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
-  const std::uint32_t id = columns.scope[index], thread = columns.thread[index];
+void Pass::scope(const trace::Columns& columns, std::uint32_t index, Kind kind) {
+  const std::uint32_t id = columns.scope[index];
   const auto& scopes = file_.dictionary().scopes;
   if (id >= scopes.size() || scopes[id].kind != trace::ScopeKind::region) return;
-  if (kind == Kind::scope_end)
-    regions_.end(thread, id, event, ledger_.blocks);
-  else
-    regions_.begin(thread, id, next_ordinal_);
+  if (kind == Kind::scope_begin) {
+    lifetimes_.region_begin(id);
+  } else {
+    lifetimes_.region_end(id);
+    if (static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute) ++rounds_[id];
+  }
+}
+
+void Pass::born(const trace::Columns& columns, std::uint64_t event) {
+  const auto ordinal = static_cast<std::uint32_t>(next_ordinal_++);
+  finder_.born(columns.heap[at_.heap], columns.address[at_.address], ordinal);
+  lifetimes_.born(ordinal);
+  if (options_.details_at == no_event || event > options_.details_at) return;
+  const Block& block = *ledger_.blocks.find(ordinal);
+  if (!block.live_after(options_.details_at)) return;
+  BlockDetails& details = out_.details[ordinal];
+  details.microbatch = microbatch_;
+  details.born_node = lifetimes_.node();
+  if (block.phase() != trace::Phase::recompute) return;
+  details.region = lifetimes_.region();
+  const auto rounds = rounds_.find(details.region);
+  details.incarnation = 1 + (rounds == rounds_.end() ? 0 : rounds->second);
 }
 
 void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
-  const bool is_value = kind != Kind::storage;
-  const std::uint32_t value = is_value ? columns.value[at_.value] : 0;
+  const trace::ColumnMask mask = trace::column_table()[columns.kind[index]];
+  const std::uint32_t value = (mask & trace::column::value) != 0 ? columns.value[at_.value] : 0;
+  const MemoryClass stated =
+      (mask & trace::column::memory_class) != 0 ? static_cast<MemoryClass>(columns.memory_class[at_.memory_class]) : MemoryClass::none;
   const std::uint32_t heap = columns.heap[at_.heap];
   const std::uint64_t address = columns.address[at_.address], size = columns.size[at_.size];
   const std::uint32_t string = columns.name[at_.name];
@@ -237,6 +262,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;
+  thread_ = columns.thread[index];
   const std::int64_t found = finder_.find(heap, address, event);
   if (found == BlockFinder::none) {
     ++out_.orphans;
@@ -247,16 +273,17 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   }
   const auto ordinal = static_cast<std::uint32_t>(found);
   Block& block = *ledger_.blocks.find(ordinal);
-  const MemoryClass memory_class = evidence(kind, static_cast<MemoryClass>(columns.memory_class[at_.memory_class]));
-  block.state(memory_class);
+  const Claim claim = claim_of(kind, value != 0, stated, block);
+  const bool decides = class_rank(claim.memory_class) < class_rank(block.stated());
+  block.state(claim.memory_class, claim.why);
   out_.named_blocks += !block.named();
   block.name();
-  if (ledger_.releases != 0 && value != 0 &&
+  if (follows_values_ && value != 0 &&
       (kind == Kind::value_create || kind == Kind::value_remake || kind == Kind::value_merge || kind == Kind::value_alias))
     residents_.enter(value, ordinal);
   if (kind == Kind::value_retain && value == 0) {
     auto& [set, storages] = retained_[columns.thread[index]];
-    const bool is_new = storages.insert(ordinal).second, is_parameter = memory_class == MemoryClass::parameter;
+    const bool is_new = storages.insert(ordinal).second, is_parameter = claim.memory_class == MemoryClass::parameter;
     const std::uint64_t bytes = is_new ? ledger_.blocks.bytes(block) : 0;
     ++set.slots;
     set.storages += is_new;
@@ -264,15 +291,39 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
     set.parameter_storages += is_new && is_parameter;
     set.parameter_bytes += is_parameter ? bytes : 0;
   }
-  if (block.live_after(options_.names_at)) name(ordinal, {value, string, memory_class});
+  if (options_.details_at != no_event && block.live_after(options_.details_at))
+    detail(ordinal, {value, string, claim.memory_class, kind}, trace::tensor_facts(columns.number[at_.number]), columns.scope[index],
+           decides);
 }
 
-void Pass::name(std::uint32_t ordinal, const BlockName& name) {
+void Pass::detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides) {
+  BlockDetails& details = out_.details[ordinal];
+  const bool is_value = name.value != 0;
+  if (decides) details.class_name = name.name;
+  if (name.kind == Kind::value_retain && !is_value && details.graph_slot == 0) {
+    details.graph_slot = name.name;
+    details.graph_node = graph_nodes_[thread_];
+  }
+  if (!is_value && name.kind != Kind::collective && details.dtype == trace::TensorFacts::no_dtype) details.dtype = facts.dtype;
+  const bool of_region = !is_value && (name.kind == Kind::value_remake || name.kind == Kind::value_drop);
+  if (of_region && details.slot == trace::TensorFacts::no_index) {
+    details.slot = facts.index;
+    details.region = region_of(scope);
+  }
+  details.gathered |= name.memory_class == MemoryClass::parameter && file_.dictionary().string(name.name).starts_with("gathered:");
   if (name.value == 0 && name.name == 0) return;
-  std::vector<BlockName>& names = out_.names[ordinal];
-  const bool known =
-      std::any_of(names.begin(), names.end(), [&](const BlockName& n) { return n.value == name.value && n.name == name.name; });
-  if (!known && names.size() < Attribution::max_names) names.push_back(name);
+  const bool known = std::any_of(details.names.begin(), details.names.end(),
+                                 [&](const BlockName& n) { return n.value == name.value && n.name == name.name; });
+  if (!known && details.names.size() < BlockDetails::max_names) details.names.push_back(name);
+}
+
+// The region around a scope.
+std::uint32_t Pass::region_of(std::uint32_t scope) const {
+  const auto& scopes = file_.dictionary().scopes;
+  for (int depth = 0; scope != 0 && scope < scopes.size() && depth < 256; ++depth, scope = scopes[scope].parent) {
+    if (scopes[scope].kind == trace::ScopeKind::region) return scope;
+  }
+  return 0;
 }
 
 void Pass::backward(std::uint32_t thread) {

@@ -32,10 +32,27 @@ struct RetainedSet {
 struct BlockName {
   std::uint32_t value = 0, name = 0;  // a Value id, or a String id such as "AddmmBackward0.mat1"
   trace::MemoryClass memory_class = trace::MemoryClass::none;
+  trace::Kind kind = trace::Kind::none;  // of the statement
+};
+
+// What the trace says of one block beyond its class.
+struct BlockDetails {
+  static constexpr std::size_t max_names = 4;
+  std::vector<BlockName> names;                      // the first few statements, each name once
+  std::uint32_t class_name = 0;                      // String id: name in the statement that decided the class
+  std::uint32_t graph_node = 0;                      // String id: type of the first node that retains it
+  std::uint32_t graph_slot = 0;                      // String id: the slot of that node, "AddmmBackward0.mat1"
+  std::uint32_t born_node = 0;                       // String id: type of the node of a backward that ran at its birth
+  std::uint32_t region = 0;                          // Scope id: of the checkpoint region that made it, took it in or gave it up
+  int dtype = trace::TensorFacts::no_dtype;          // of the first tensor in it that a statement tells of
+  std::int64_t slot = trace::TensorFacts::no_index;  // of that region
+  std::int64_t microbatch = -1;                      // at its birth; -1: none was begun in its step
+  std::uint32_t incarnation = 0;                     // 0: made for the first time; 1, 2, ...: by that recompute of its region in its step
+  bool gathered = false;                             // a parameter that is whole only for a while (FSDP)
 };
 
 struct Attribution {
-  static constexpr std::size_t max_examples = 8, max_names = 4;
+  static constexpr std::size_t max_examples = 8;
 
   bool python = false;             // the trace has the Python source
   std::uint64_t python_since = 0;  // event before which it was silent
@@ -44,13 +61,13 @@ struct Attribution {
   std::uint64_t named_blocks = 0, shared_blocks = 0;  // shared: held several values at once
   std::uint64_t over_retained_blocks = 0, over_retained_bytes = 0, longest_delay_ns = 0, freed_before_release = 0;
   double over_retained_byte_seconds = 0;
-  std::vector<OverRetained> worst;                        // by byte-seconds, falling
-  std::vector<RetainedSet> retained;                      // one for each of PhysicalLedger::backwards
-  std::map<std::uint32_t, std::vector<BlockName>> names;  // by ordinal, of blocks that live after names_at
+  std::vector<OverRetained> worst;                // by byte-seconds, falling
+  std::vector<RetainedSet> retained;              // one for each of PhysicalLedger::backwards
+  std::map<std::uint32_t, BlockDetails> details;  // by ordinal, of blocks that live after details_at
 };
 
 struct AttributionOptions {
-  std::uint64_t names_at = no_event;
+  std::uint64_t details_at = no_event;
   Progress progress;
 };
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "viewer/ledger/evidence.h"
 #include "viewer/trace/records.h"
 
 namespace liveset::ledger {
@@ -21,7 +22,7 @@ struct Block {
   std::uint32_t birth;  // event index of the allocation
   std::uint32_t death;  // event index of the free
   std::uint32_t size;   // bytes; with `big` set, an index into BlockTable's sizes of 2 GiB and more
-  std::uint32_t facts;  // heap: 12 bits, phase at birth: 3, born in a step: 1, stated classes: 15, named: 1
+  std::uint32_t facts;  // heap: 12 bits, phase at birth: 3, born in a step: 1, class: 4, evidence: 5, unused: 6, named: 1
 
   static constexpr std::uint32_t max_heap = 0xfff;
   static std::uint32_t pack(std::uint32_t heap, std::uint32_t phase, bool in_step) {
@@ -30,11 +31,16 @@ struct Block {
   std::uint32_t heap() const { return facts & max_heap; }
   trace::Phase phase() const { return static_cast<trace::Phase>((facts >> 12) & 7); }
   bool in_step() const { return (facts & 1U << 15) != 0; }
-  // Classes that something in the trace states of this block, bit (class - 1).
-  std::uint32_t stated() const { return (facts >> 16) & 0x7fff; }
-  void state(trace::MemoryClass memory_class) {
-    const auto number = static_cast<unsigned>(memory_class);
-    if (number >= 1 && number <= 15) facts |= 1U << (15 + number);
+  // The strongest class that something in the trace is evidence for, and what that is; none: nothing.
+  trace::MemoryClass stated() const { return static_cast<trace::MemoryClass>(facts >> 16 & 0xf); }
+  Evidence evidence() const { return static_cast<Evidence>(facts >> 20 & 0x1f); }
+  void state(trace::MemoryClass memory_class, Evidence why) {
+    if (class_rank(memory_class) < class_rank(stated()))
+      facts = (facts & ~(0x1ffU << 16)) | static_cast<unsigned>(memory_class) << 16 | static_cast<unsigned>(why) << 20;
+  }
+  // Evidence that decides only where nothing states a class.
+  void suspect(Evidence why) {
+    if (stated() == trace::MemoryClass::none) facts = (facts & ~(0x1fU << 20)) | static_cast<unsigned>(why) << 20;
   }
   // A value or storage statement names this block.
   bool named() const { return (facts & 1U << 31) != 0; }

@@ -3,27 +3,10 @@
 #include <algorithm>
 
 namespace liveset::ledger {
-namespace {
-
-// The stated classes are 15 bits, so every combination's answer fits a small table.
-std::array<std::uint8_t, 1 << 15> make_strongest() {
-  std::array<std::uint8_t, 1 << 15> table{};
-  for (std::uint32_t stated = 0; stated < table.size(); ++stated) {
-    for (const MemoryClass memory_class : class_precedence) {
-      if ((stated >> (static_cast<unsigned>(memory_class) - 1) & 1) == 0) continue;
-      table[stated] = static_cast<std::uint8_t>(memory_class);
-      break;
-    }
-  }
-  return table;
-}
-
-}  // namespace
 
 MemoryClass class_of(const Block& block) {
-  static const auto strongest = make_strongest();
-  const std::uint32_t stated = block.stated();
-  return stated == 0 ? MemoryClass::unattributed : static_cast<MemoryClass>(strongest[stated]);
+  const MemoryClass stated = block.stated();
+  return stated == MemoryClass::none ? MemoryClass::unattributed : stated;
 }
 
 void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
@@ -39,11 +22,16 @@ void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
     while (step < ledger.steps.size() && ledger.steps[step].first_event <= block.birth) ++step;
     while (backward < ledger.backwards.size() && ledger.backwards[backward].event <= block.birth) ++backward;
     while (failure < ledger.out_of_memory.size() && ledger.out_of_memory[failure].event <= block.birth) ++failure;
-    if (block.stated() != 0 || block.birth < since) continue;
-    if (!block.in_step()) {
-      if (!ledger.steps.empty()) block.state(MemoryClass::input);
+    if (block.stated() != MemoryClass::none || block.birth < since) continue;
+    const Evidence evidence = block.evidence();
+    if (evidence == Evidence::accumulated || evidence == Evidence::outlives_backward) {
+      block.state(MemoryClass::gradient, evidence);
+    } else if (evidence == Evidence::unfinished_backward) {
+      block.state(MemoryClass::activation_gradient, evidence);
+    } else if (!block.in_step()) {
+      if (!ledger.steps.empty()) block.state(MemoryClass::input, Evidence::outside_steps);
     } else if (is_temporary(block)) {
-      block.state(MemoryClass::temporary);
+      block.state(MemoryClass::temporary, Evidence::lifetime);
     }
   }
 }

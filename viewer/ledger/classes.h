@@ -2,8 +2,8 @@
 //
 // Storage statements (parameters, gradients, optimizer states, ...), the graph walk (what backward retains) and value
 // events of programs that instrument themselves each leave their class on the block that is live at the stated address;
-// a block that outlives the recompute region it was made in is a recomputed activation. When several apply, the first
-// in `class_precedence` is the block's class from its birth to its death.
+// a block that outlives the recompute region it was made in is a recomputed activation; lifetimes.h adds what the nodes of
+// a backward show. When several apply, the first in `class_precedence` is the block's class from its birth to its death.
 //
 // That nothing names a block is evidence only where something would have named it: the graph walk of a backward names
 // what autograd holds. In a step that has not come to its backward (it ran out of memory, or was killed) a block may be
@@ -20,24 +20,9 @@ namespace liveset::ledger {
 
 using trace::MemoryClass;
 
-inline constexpr std::array class_precedence = {MemoryClass::parameter,
-                                                MemoryClass::buffer,
-                                                MemoryClass::optimizer_state,
-                                                MemoryClass::gradient,
-                                                MemoryClass::activation,
-                                                MemoryClass::checkpoint_input,
-                                                MemoryClass::rng_state,
-                                                MemoryClass::loss,
-                                                MemoryClass::offloaded,
-                                                MemoryClass::communication,
-                                                MemoryClass::activation_gradient,
-                                                MemoryClass::library,
-                                                MemoryClass::recomputed_activation,
-                                                MemoryClass::input,
-                                                MemoryClass::temporary};
-
-// States `temporary` or `input` of the blocks that nothing else states, where the trace shows that they are. For traces
-// with the Python source, which spoke first at event `since`; without it such blocks are unattributed.
+// States `temporary`, `input` or `gradient` of the blocks that nothing else states, where the trace shows that they may well be:
+// guesses (evidence.h). For traces with the Python source, which spoke first at event `since`; without it such blocks are
+// unattributed.
 //
 // A temporary was born in a step and was not held by autograd: a backward of its step came after its birth, or its step
 // was past its forward, or its life ended (but not by the unwinding after an allocator had run out of memory). An input

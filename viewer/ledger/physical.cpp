@@ -300,6 +300,7 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
     case Kind::backward_begin: mark(kind, columns.number[here.number], event); break;
     case Kind::scope_begin:
     case Kind::scope_end: out_.recompute_regions |= static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute; break;
+    case Kind::node_begin: ++out_.nodes; break;
     default:
       out_.statements += kind >= Kind::value_create;
       out_.releases += kind == Kind::value_release || kind == Kind::value_drop;

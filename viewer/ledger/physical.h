@@ -98,6 +98,7 @@ struct PhysicalLedger {
   std::uint64_t holes = 0;                 // places where events are missing in the file
   std::uint64_t sums_off_after_holes = 0;  // chunks after a hole whose stated sums differ from ours
   std::uint64_t statements = 0;            // storage and value events
+  std::uint64_t nodes = 0;                 // of autograd's graph, that a backward ran
   std::uint64_t releases = 0;              // of values, and drops, among them
   bool recompute_regions = false;
 

@@ -68,8 +68,8 @@ Result<std::vector<LiveBlock>> live_set(const trace::TraceFile& file, const ledg
     block.detail = detail;
     block.memory_class = ledger::class_of(*ledger.blocks.find(detail.ordinal));
     std::tie(block.module, block.op) = scopes.of(detail.scope);
-    if (const auto names = attribution.names.find(detail.ordinal); names != attribution.names.end()) {
-      for (const ledger::BlockName& name : names->second) block.names.push_back(name_of(file.dictionary(), name));
+    if (const auto names = attribution.details.find(detail.ordinal); names != attribution.details.end()) {
+      for (const ledger::BlockName& name : names->second.names) block.names.push_back(name_of(file.dictionary(), name));
     }
     blocks.push_back(std::move(block));
   }

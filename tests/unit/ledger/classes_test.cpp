@@ -23,11 +23,11 @@ struct Built {
   }
 };
 
-Built built(TinyTrace& trace, std::uint64_t names_at = no_event) {
+Built built(TinyTrace& trace, std::uint64_t details_at = no_event) {
   trace::TraceFile file = trace.open();
   Result<PhysicalLedger> ledger = build_physical(file);
   if (!ledger) throw std::runtime_error(ledger.error().message());
-  Result<Attribution> found = attribute_blocks(file, *ledger, {names_at, {}});
+  Result<Attribution> found = attribute_blocks(file, *ledger, {details_at, {}});
   if (!found) throw std::runtime_error(found.error().message());
   return {std::move(file), std::move(*ledger), std::move(*found)};
 }
@@ -340,9 +340,9 @@ TEST(Reconciliation, NamesAreKeptForTheMomentThatIsAskedFor) {
   trace.alloc(trace.cpu, 0x1000, 10);                              // 3
   trace.retain(trace.cpu, 0x1000, proto::CLASS_ACTIVATION, slot);  // 4
   const Built ledger = built(trace, 1);
-  ASSERT_EQ(ledger.found.names.size(), 1U);
-  EXPECT_EQ(ledger.found.names.begin()->first, 0U);
-  EXPECT_EQ(ledger.found.names.begin()->second.front().name, slot);
+  ASSERT_EQ(ledger.found.details.size(), 1U);
+  EXPECT_EQ(ledger.found.details.begin()->first, 0U);
+  EXPECT_EQ(ledger.found.details.begin()->second.names.front().name, slot);
 }
 
 }  // namespace

@@ -1,0 +1,167 @@
+#include "viewer/ledger/lifetimes.h"
+
+#include <algorithm>
+
+namespace liveset::ledger {
+
+using trace::MemoryClass;
+using trace::Phase;
+
+namespace {
+
+// Phases in which what dies was held for nothing beyond them. A recompute in a region is the region's.
+bool is_closed(Phase phase) {
+  return phase == Phase::forward || phase == Phase::loss || phase == Phase::optimizer || phase == Phase::recompute;
+}
+
+}  // namespace
+
+void Lifetimes::enter(std::uint32_t thread) {
+  std::unique_ptr<Thread>& known = threads_[thread];
+  if (known == nullptr) known = std::make_unique<Thread>();
+  thread_ = known.get();
+  thread_id_ = thread;
+}
+
+void Lifetimes::change(Phase phase) {
+  end_phase(*thread_);
+  thread_->phase = phase;
+}
+
+// Which blocks were freed because an allocator had run out of memory, nobody knows.
+bool Lifetimes::spans_failure(const Block& block) const {
+  const auto failure = std::lower_bound(ledger_.out_of_memory.begin(), ledger_.out_of_memory.end(), block.birth,
+                                        [](const OutOfMemory& found, std::uint64_t event) { return found.event < event; });
+  return failure != ledger_.out_of_memory.end() && failure->event < block.death;
+}
+
+void Lifetimes::end_phase(Thread& thread) {
+  for (const std::uint32_t ordinal : thread.in_phase) {
+    Block& block = this->block(ordinal);
+    const bool is_recompute = thread.phase == Phase::recompute;
+    if (block.death < event_) {
+      if (!spans_failure(block)) block.state(MemoryClass::temporary, is_recompute ? Evidence::in_recompute : Evidence::in_phase);
+    } else if (is_recompute) {
+      block.state(MemoryClass::recomputed_activation, Evidence::outlives_recompute);
+    }
+  }
+  thread.in_phase.clear();
+}
+
+void Lifetimes::born(std::uint32_t ordinal) {
+  Thread& thread = *thread_;
+  if (thread.phase == Phase::backward) {
+    if (ledger_.nodes == 0) return;
+    if (!thread.nodes.empty())
+      thread.in_nodes.push_back(ordinal);
+    else
+      survive(ordinal);  // the first gradients are made before the first node
+  } else if (thread.phase == Phase::recompute && !thread.regions.empty()) {
+    thread.in_regions.push_back(ordinal);
+  } else if (is_closed(thread.phase) && (block(ordinal).freed() || thread.phase == Phase::recompute)) {
+    if (block(ordinal).in_step()) thread.in_phase.push_back(ordinal);
+  }
+}
+
+void Lifetimes::node_begin(std::uint32_t name) {
+  if (thread_->nodes.size() < max_depth) thread_->nodes.push_back({name, thread_->in_nodes.size()});
+}
+
+// A node that raised has no end of its own: the end of a node around it ends it too.
+void Lifetimes::node_end(std::uint32_t name) {
+  std::vector<Node>& nodes = thread_->nodes;
+  const auto found = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& node) { return node.name == name; });
+  if (found == nodes.rend()) return;
+  for (auto left = found - nodes.rbegin() + 1; left > 0; --left) leave_node(*thread_);
+}
+
+void Lifetimes::leave_node(Thread& thread) {
+  const Node node = thread.nodes.back();
+  const bool accumulates = names_.string(node.name).ends_with("AccumulateGrad");
+  for (std::size_t i = node.first_birth; i < thread.in_nodes.size(); ++i) {
+    Block& block = this->block(thread.in_nodes[i]);
+    if (block.death <= event_)
+      block.state(MemoryClass::temporary, Evidence::in_node);
+    else if (accumulates)
+      block.suspect(Evidence::accumulated);
+    else
+      survive(thread.in_nodes[i]);
+  }
+  thread.in_nodes.resize(node.first_birth);
+  thread.nodes.pop_back();
+}
+
+// A thread of the engine has no backward of its own: it works for the last one that began.
+void Lifetimes::survive(std::uint32_t ordinal) {
+  const auto own = std::find_if(backwards_.rbegin(), backwards_.rend(), [&](const Backward& b) { return b.thread == thread_id_; });
+  if (!backwards_.empty()) (own != backwards_.rend() ? *own : backwards_.back()).survivors.push_back(ordinal);
+}
+
+void Lifetimes::backward_begin() {
+  end_phase(*thread_);
+  if (backwards_.size() < max_backwards) backwards_.push_back({thread_id_, {}});
+}
+
+void Lifetimes::backward_end() {
+  const auto own = std::find_if(backwards_.rbegin(), backwards_.rend(), [&](const Backward& b) { return b.thread == thread_id_; });
+  if (own == backwards_.rend()) return;
+  while (!thread_->nodes.empty()) leave_node(*thread_);  // of those that raised
+  close(*own);
+  backwards_.erase(std::next(own).base());
+}
+
+void Lifetimes::close(Backward& backward) {
+  for (const std::uint32_t ordinal : backward.survivors) {
+    Block& block = this->block(ordinal);
+    if (block.death <= event_)
+      block.state(MemoryClass::activation_gradient, Evidence::between_nodes);
+    else
+      block.suspect(Evidence::outlives_backward);
+  }
+}
+
+void Lifetimes::region_begin(std::uint32_t scope) {
+  if (thread_->regions.size() < max_depth) thread_->regions.push_back({scope, thread_->in_regions.size()});
+}
+
+void Lifetimes::region_end(std::uint32_t scope) {
+  std::vector<Region>& regions = thread_->regions;
+  const auto found = std::find_if(regions.rbegin(), regions.rend(), [&](const Region& region) { return region.scope == scope; });
+  if (found == regions.rend()) return;
+  for (auto left = found - regions.rbegin() + 1; left > 0; --left) leave_region(*thread_);
+}
+
+void Lifetimes::leave_region(Thread& thread) {
+  const Region region = thread.regions.back();
+  for (std::size_t i = region.first_birth; i < thread.in_regions.size(); ++i) {
+    Block& block = this->block(thread.in_regions[i]);
+    if (block.death > event_)
+      block.state(MemoryClass::recomputed_activation, Evidence::outlives_recompute);
+    else if (!spans_failure(block))
+      block.state(MemoryClass::temporary, Evidence::in_recompute);
+  }
+  thread.in_regions.resize(region.first_birth);
+  thread.regions.pop_back();
+}
+
+// The job was killed, or the recording stopped: what is open ends here.
+void Lifetimes::finish() {
+  ++event_;
+  for (auto& [id, thread] : threads_) {
+    thread_ = thread.get();
+    thread_id_ = id;
+    while (!thread->nodes.empty()) leave_node(*thread);
+    if (thread->phase != Phase::recompute) end_phase(*thread);
+  }
+  for (Backward& backward : backwards_) {
+    for (const std::uint32_t ordinal : backward.survivors) {
+      Block& block = this->block(ordinal);
+      if (block.freed())
+        block.state(MemoryClass::activation_gradient, Evidence::between_nodes);
+      else
+        block.suspect(Evidence::unfinished_backward);
+    }
+  }
+}
+
+}  // namespace liveset::ledger

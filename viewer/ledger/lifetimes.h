@@ -1,0 +1,82 @@
+// Evidence from when and where a block was born and freed, for blocks that no statement names.
+//
+// Every death is known from the first pass, so a block has to be looked at only once: when what it was born in ends. That is a node
+// of a backward (then blocks that outlive it wait for the end of the backward), a checkpoint region that recomputes, or a
+// forward, a loss, an optimizer step or a recompute without a region: the time for which a thread keeps that phase.
+// What is said here is weaker than statements: Block::state keeps the stronger.
+#pragma once
+#include <absl/container/flat_hash_map.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "viewer/ledger/physical.h"
+
+namespace liveset::ledger {
+
+class Lifetimes {
+ public:
+  Lifetimes(PhysicalLedger& ledger, const trace::Dictionary& names) : ledger_(ledger), names_(names) {}
+
+  // To be called for every event, before the others.
+  void at(std::uint64_t event, std::uint32_t thread, trace::Phase phase) {
+    event_ = event;
+    if (thread != thread_id_ || thread_ == nullptr) enter(thread);
+    if (phase != thread_->phase) change(phase);
+  }
+  void born(std::uint32_t ordinal);
+  void node_begin(std::uint32_t name);
+  void node_end(std::uint32_t name);
+  void backward_begin();
+  void backward_end();
+  void region_begin(std::uint32_t scope);
+  void region_end(std::uint32_t scope);
+  void finish();
+
+  // Of the thread of the last event: String id of the node that runs, Scope id of the region that recomputes or runs; 0: none.
+  std::uint32_t node() const { return thread_->nodes.empty() ? 0 : thread_->nodes.back().name; }
+  std::uint32_t region() const { return thread_->regions.empty() ? 0 : thread_->regions.back().scope; }
+
+ private:
+  static constexpr std::size_t max_depth = 128, max_backwards = 64;  // beyond them nodes, regions and backwards are not told apart
+
+  struct Node {
+    std::uint32_t name = 0;
+    std::size_t first_birth = 0;  // index into Thread::in_nodes
+  };
+  struct Region {
+    std::uint32_t scope = 0;
+    std::size_t first_birth = 0;  // index into Thread::in_regions
+  };
+  struct Thread {
+    trace::Phase phase = trace::Phase::other;
+    std::vector<Node> nodes;
+    std::vector<Region> regions;
+    std::vector<std::uint32_t> in_nodes, in_regions, in_phase;  // ordinals that wait for an end
+  };
+  struct Backward {
+    std::uint32_t thread = 0;
+    std::vector<std::uint32_t> survivors;  // of its nodes
+  };
+
+  void enter(std::uint32_t thread);
+  void change(trace::Phase phase);
+  void end_phase(Thread& thread);
+  void leave_node(Thread& thread);
+  void leave_region(Thread& thread);
+  void survive(std::uint32_t ordinal);
+  void close(Backward& backward);
+  bool spans_failure(const Block& block) const;
+  Block& block(std::uint32_t ordinal) { return *ledger_.blocks.find(ordinal); }
+
+  PhysicalLedger& ledger_;
+  const trace::Dictionary& names_;
+  absl::flat_hash_map<std::uint32_t, std::unique_ptr<Thread>> threads_;
+  std::vector<Backward> backwards_;  // open ones
+  Thread* thread_ = nullptr;         // of the last event
+  std::uint32_t thread_id_ = 0;
+  std::uint64_t event_ = 0;
+};
+
+}  // namespace liveset::ledger
