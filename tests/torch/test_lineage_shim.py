@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 FLOAT32, INT64, FLOAT64 = 7, 5, 8  # proto DType + 1
 PARAMETER, REMADE = 1, 8
-RECOMPUTE = 4
+FORWARD, AFTER_FORWARD, BACKWARD, RECOMPUTE = 1, 2, 3, 4
 
 
 class LineageTest(unittest.TestCase):
@@ -229,6 +229,182 @@ class NonReentrantTest(LineageTest):
         z = checkpoint(run, x, use_reentrant=False)
         del y, z
         self.assertEqual([frame() for frame in frames], [None, None])  # by their counts, not by the collector
+
+
+class ReentrantTest(LineageTest):
+    def names(self, kind):
+        return [name for other, name, *_ in self.recorder.facts if other == kind]
+
+    def test_forward_and_recompute_in_one_scope(self):
+        x = torch.ones(5, requires_grad=True)
+        sizes = []
+
+        def run(x):
+            y = x.sin()
+            sizes.append(y.data_ptr())
+            return y.cos().exp()
+        loss = checkpoint(run, x, use_reentrant=True, preserve_rng_state=False).sum()
+        self.assertEqual(self.attributes("checkpoint"), [
+            {"kind": "reentrant", "input_dtypes": ["float32"], "autocast": None, "early_stop": False, "preserve_rng": False}])
+        loss.backward()
+        told = [event for event in self.recorder.events if event[0] in ("phase", "begin", "end", "remake", "mark")]
+        short = [event[1] if event[0] in ("phase", "begin", "mark") else event[0] for event in told]
+        self.assertEqual(short, [FORWARD, "checkpoint:0", "end", AFTER_FORWARD, 40, BACKWARD, RECOMPUTE, "checkpoint:0",
+                                 "remake", "remake", "remake", "end", BACKWARD, 0, 41])
+        self.assertEqual(sorted(self.names("remake")), ["CosBackward0.self", "ExpBackward0.result", "SinBackward0.self"])
+        self.assertEqual({(index, dtype, scope) for index, dtype, scope in self.said("remake")}, {(-1, FLOAT32, "checkpoint:0")})
+        self.assertIn(sizes[1], [address for _, _, _, address, _, _ in self.recorder.of("remake")])
+        self.assertEqual(self.attributes("recompute"), [{"early_stopped": False}])
+        self.assertEqual((self.said("drop"), self.context.thread.stack), ([], []))
+
+    def test_without_a_graph_it_is_no_region(self):
+        x = torch.ones(5, requires_grad=True)
+        with torch.no_grad():
+            checkpoint(one, x, use_reentrant=True)
+            checkpoint(one, x, use_reentrant=False)
+        self.assertEqual((self.recorder.of("begin"), self.attributes("checkpoint")), ([], []))
+
+    def test_autocast_is_said(self):
+        x = torch.ones(5, 5, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            checkpoint(lambda x: x @ x, x, use_reentrant=True).sum().backward()
+        self.assertEqual(self.attributes("checkpoint")[0]["autocast"], {"device": "cpu", "dtype": "bfloat16"})
+        self.assertEqual({dtype for _, dtype, _ in self.said("remake")}, {16})
+
+    def test_only_what_was_built_again_is_said(self):
+        """The function captures a tensor with a graph of its own: that graph was there before."""
+        w = torch.ones(5, requires_grad=True)
+        outside = w.exp()
+        x = torch.ones(5, requires_grad=True)
+        checkpoint(lambda x: x * outside, x, use_reentrant=True).sum().backward()
+        self.assertEqual(sorted(self.names("remake")), ["MulBackward0.other", "MulBackward0.self"])
+
+    def test_an_exception_in_a_region(self):
+        for where in (1, 2):
+            for kind in (ValueError, KeyboardInterrupt):
+                with self.subTest(where=where, kind=kind):
+                    self.recorder.attributes.clear()
+                    calls = []
+
+                    def run(x):
+                        calls.append(1)
+                        if len(calls) == where:
+                            raise kind("the job's own")
+                        return x.exp()
+                    x = torch.ones(5, requires_grad=True)
+                    with self.assertRaisesRegex(kind, "the job's own"):
+                        checkpoint(run, x, use_reentrant=True).sum().backward()
+                    self.assertEqual(self.context.thread.stack, [])
+                    self.assertTrue(self.balanced())
+                    self.assertEqual(self.attributes("recompute"), [] if where == 1 else [{"early_stopped": False, "raised": kind.__name__}])
+                    checkpoint(one, x, use_reentrant=True).sum().backward()
+                    self.assertEqual(self.attributes("recompute")[-1], {"early_stopped": False})
+
+    def test_the_function_is_the_jobs_own_afterwards(self):
+        seen = []
+        run = lambda x: x.exp()
+        y = checkpoint(run, torch.ones(5, requires_grad=True), use_reentrant=True)
+        seen.append(y.grad_fn.run_function)
+        y.sum().backward(retain_graph=True)
+        seen.append(y.grad_fn.run_function)
+        y.sum().backward()
+        self.assertEqual([one is run for one in seen], [True, True])
+        self.assertEqual(len(self.attributes("recompute")), 2)
+
+    def test_torch_is_as_it_was_after_uninstall(self):
+        function = torch.utils.checkpoint.CheckpointFunction
+        ours = dict(vars(function))
+        self.shim.uninstall()
+        plain = dict(vars(function))
+        self.shim.install_parts(self.context)
+        self.shim.uninstall()
+        self.assertEqual(dict(vars(function)), plain)
+        self.assertNotEqual(ours, plain)
+
+    def test_a_checkpoint_function_of_a_library(self):
+        """As Megatron's: its own Function calls the engine inside of backward. No region, but what it made again is said."""
+        class Own(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, run, x):
+                ctx.run = run
+                ctx.save_for_backward(x)
+                with torch.no_grad():
+                    return run(x)
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, = ctx.saved_tensors
+                inner = x.detach().requires_grad_()
+                with torch.enable_grad():
+                    y = ctx.run(inner)
+                torch.autograd.backward((y,), (gradient,))
+                return None, inner.grad
+        x = torch.ones(5, requires_grad=True)
+        (Own.apply(lambda x: x.sin().exp(), x) * 2).sum().backward()
+        self.assertEqual(sorted(self.names("remake")), ["ExpBackward0.result", "SinBackward0.self"])
+        self.assertEqual(self.recorder.of("begin"), [])
+
+
+class NestedTest(LineageTest):
+    def outer(self, reentrant_outer, reentrant_inner, x):
+        inner = lambda x: checkpoint(one, checkpoint(one, x, use_reentrant=reentrant_inner), use_reentrant=reentrant_inner)
+        return checkpoint(inner, x, use_reentrant=reentrant_outer)
+
+    def test_a_region_has_its_name_in_every_recompute(self):
+        for outer in (False, True):
+            for inner in (False, True):
+                with self.subTest(outer=outer, inner=inner):
+                    self.recorder.events.clear()
+                    self.context.thread.step, self.context.thread.regions = -1, 0
+                    x = torch.ones(5, requires_grad=True)
+                    y = self.outer(outer, inner, self.outer(outer, inner, x))
+                    first = [event[1] for event in self.recorder.of("begin")]
+                    whole = ["checkpoint:0", "checkpoint:0.checkpoint:1", "checkpoint:0.checkpoint:2", "checkpoint:3",
+                             "checkpoint:3.checkpoint:4", "checkpoint:3.checkpoint:5"]
+                    # What is not reentrant opens no region where there is no graph: inside a reentrant one's forward.
+                    self.assertEqual(first, whole if inner or not outer else ["checkpoint:0", "checkpoint:3"])
+                    y.sum().backward()
+                    again = [event[1] for event in self.recorder.of("begin")][len(first):]
+                    self.assertEqual(sorted(set(again)), whole)
+                    self.assertTrue(self.balanced())
+                    self.assertEqual(self.context.thread.regions, 6)
+                    reference = torch.ones(5, requires_grad=True)
+                    one(one(one(one(reference)))).sum().backward()
+                    self.assertTrue(torch.equal(x.grad, reference.grad))
+
+    def test_slots_of_both_levels(self):
+        x = torch.ones(5, requires_grad=True)
+        self.outer(False, False, x).sum().backward()
+        scopes = {}
+        for index, _, scope in self.said("remake"):
+            scopes.setdefault(scope, []).append(index)
+        # The outer region's slots are the inputs of the inner ones.
+        self.assertEqual(scopes["checkpoint:0.checkpoint:1"], [0, 1, 2])
+        self.assertEqual(scopes["checkpoint:0.checkpoint:2"], [0, 1, 2])
+        self.assertEqual(sorted(set(scopes["checkpoint:0"])), [0, 1])
+
+
+class SelectiveTest(LineageTest):
+    def test_kept_outputs_are_their_own(self):
+        from functools import partial
+
+        from torch.utils.checkpoint import create_selective_checkpoint_contexts
+        contexts = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default])
+        x, w = torch.ones(4, 8, requires_grad=True), torch.ones(8, 8, requires_grad=True)
+        results = []
+
+        def run(x):
+            y = (x.sin() @ w).cos()
+            results.append(1)
+            return y.exp() * 2
+        y = checkpoint(run, x, use_reentrant=False, context_fn=contexts)
+        y.sum().backward()
+        kept = [event for event in self.recorder.of("retain") if event[5].startswith("selective.")]
+        self.assertEqual([(kind, size, name) for _, kind, _, _, size, name in kept], [(7, 4 * 8 * 4, "selective.aten.mm.default")])
+        self.assertIn(("graph_node", "selective", -1), self.recorder.events)
+        self.assertEqual(self.attributes("checkpoint")[0]["kind"], "selective")
+        # What the recompute has in the slot of cos is what was kept.
+        self.assertIn(kept[0][3], [event[3] for event in self.recorder.of("remake")])
 
 
 if __name__ == "__main__":

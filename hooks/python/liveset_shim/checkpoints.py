@@ -8,7 +8,7 @@ before that they were saved on an autograd node, `input_saver`. Keyword argument
 import sys
 import weakref
 
-from .context import CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
+from .context import ACTIVATION, CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
 from .regions import Regions, autocast_of
 
 MODULE = "torch.utils.checkpoint"
@@ -21,10 +21,14 @@ class Checkpoints:
         self.regions = Regions(context, modules)
         self.frames = weakref.WeakSet()  # not stated yet
         self.graph = None  # of the engine's hooks, when they are there
+        self.reentrant = None  # the reentrant regions' hooks
+        self.met = set()  # selective regions that the graph which is walked now waits for
         self.patched = None
         self.module = None
 
     def install(self):
+        if self.reentrant is not None:
+            self.reentrant.install()
         module = sys.modules.get(MODULE)
         if self.patched is not None or not hasattr(module, "_CheckpointFrame") or not hasattr(module, "_checkpoint_hook"):
             return
@@ -66,6 +70,8 @@ class Checkpoints:
             try:
                 frame._liveset_region = region
                 self.frames.add(frame)
+                if self._kept_outputs(closure_of(recompute_fn)) is not None:
+                    region.frame = weakref.ref(frame)
                 if frame.metadata_fn is not None:
                     frame.metadata_fn = self._slots_said(frame, region)
             except Exception as error:
@@ -128,7 +134,7 @@ class Checkpoints:
         """The frame's metadata_fn, which torch calls once for each tensor that the region saves, and again when it compares. It holds
         the frame's lists and not the frame, which would live on by a cycle."""
         context = self.context
-        metadata_of, holders, metadatas, scope = frame.metadata_fn, frame.weak_holders, frame.x_metadatas, region.scope
+        metadata_of, holders, metadatas = frame.metadata_fn, frame.weak_holders, frame.x_metadatas
         exact_types, Parameter, strided = context._exact_types, context.torch.nn.Parameter, context.torch.strided
         drop, dtypes, heap_of = context.drop, context.dtypes, context.heap_of
         modes = getattr(context.torch._C, "_len_torch_function_stack", lambda: 1)
@@ -142,7 +148,7 @@ class Checkpoints:
             try:
                 kind = type(tensor)
                 memory_class = PARAMETER if kind is Parameter else UNSTATED
-                holders[index]()._liveset_slot = scope, index, memory_class
+                holders[index]()._liveset_slot = region, index, memory_class
                 # The common case by hand: this runs for every tensor that a region saves.
                 if kind in exact_types and tensor.layout is strided and not modes():
                     try:
@@ -163,7 +169,12 @@ class Checkpoints:
     def slot_of(self, holder):
         """(scope of the region, index) of what a placeholder in the graph stands for; None: it is of no region that we saw."""
         slot = getattr(holder, "_liveset_slot", None)
-        return None if slot is None else slot[:2]
+        if slot is None:
+            return None
+        region, index, _ = slot
+        if region.frame is not None:
+            self.met.add(region)
+        return region.scope, index
 
     def _marked(self, recompute_fn, region, frame):
         """recompute_fn inside its region's scope, phase recompute. It ends by an exception when it stops early."""
@@ -223,8 +234,30 @@ class Checkpoints:
         for frame in frames:
             try:
                 self._state_frame(frame, read_node)
+                if frame._liveset_region.frame is not None:
+                    self.met.add(frame._liveset_region)
             except Exception as error:
                 self.context.failed(error)
+        met, self.met = self.met, set()
+        for region in met:
+            try:
+                self._state_kept(region)
+            except Exception as error:
+                self.context.failed(error)
+
+    def _state_kept(self, region):
+        """The outputs that a selective region keeps, which the graph holds by way of the region's frame."""
+        context, frame = self.context, region.frame()
+        kept = None if frame is None else self._kept_outputs(closure_of(original_of(frame.recompute_fn)))
+        if not kept:
+            return
+        context.graph_node(context.text("selective"), -1)  # they are no slots of the last node
+        for operator, outputs in list(kept.items()):
+            name = context.text(f"selective.{operator[0] if isinstance(operator, tuple) else operator}")
+            for output in list(outputs.values() if isinstance(outputs, dict) else outputs):
+                for wrapped in output if isinstance(output, (list, tuple)) else (output,):
+                    for_each_tensor(context.Tensor, getattr(wrapped, "val", None),
+                                    lambda tensor: context.say(context.retain, ACTIVATION, tensor, name, -1, region.scope))
 
     def _state_frame(self, frame, read_node):
         context = self.context

@@ -66,8 +66,12 @@ class Engine:
     def begin(self, tensors):
         """Before a backward: what the graph retains. -> what end() needs, None when this is no backward of its own."""
         context = self.context
-        if context.task_id() >= 0 or context.tracing() or self.modules.is_compiling():
+        if context.tracing() or self.modules.is_compiling():
             return None
+        if context.task_id() >= 0:
+            self.checkpoints.reentrant.state_under(tensors)
+            return None
+        self.checkpoints.reentrant.forget_older()
         self.modules.drop_stale()
         context.step_begin()  # a model that is no nn.Module has no root forward
         self.checkpoints.install()  # torch.utils.checkpoint may have been imported since

@@ -16,13 +16,14 @@ MOST_ARGUMENTS = 64  # of which the dtype is said
 
 
 class Region:
-    __slots__ = ("place", "scope", "step", "ordinal", "__weakref__")
+    __slots__ = ("place", "scope", "step", "ordinal", "frame", "__weakref__")
 
     def __init__(self, place, step, ordinal):
         self.place = place
         self.scope = place.scope
         self.step = step
         self.ordinal = ordinal
+        self.frame = None  # of a selective region, a weak reference: what keeps its outputs
 
 
 class ThreadRegions(threading.local):
