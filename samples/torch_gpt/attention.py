@@ -2,12 +2,14 @@
 
 What lives how long is part of it: README.md's bytes hold for this order of statements.
 """
+import functools
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.checkpoint import checkpoint
 
+import saving
 from meter import Meter
 
 WIDTH, HEADS, LAYERS, SEQUENCE, BATCH, VOCABULARY = 256, 8, 4, 256, 8, 8192
@@ -15,8 +17,9 @@ BACKENDS = {"math": SDPBackend.MATH, "eff": SDPBackend.EFFICIENT_ATTENTION, "fla
 
 
 class Block(nn.Module):
-    def __init__(self):
+    def __init__(self, dropout):
         super().__init__()
+        self.dropout = dropout
         self.ln1 = nn.LayerNorm(WIDTH)
         self.ln2 = nn.LayerNorm(WIDTH)
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
@@ -27,40 +30,50 @@ class Block(nn.Module):
     def forward(self, x):
         # q, k and v share one storage, which lives until the block returns.
         q, k, v = self.qkv(self.ln1(x)).view(BATCH, SEQUENCE, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
-        x = x + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(BATCH, SEQUENCE, WIDTH))
-        return x + self.f2(F.gelu(self.f1(self.ln2(x))))
+        attended = functools.partial(F.scaled_dot_product_attention, dropout_p=self.dropout if self.training else 0.0, is_causal=True)
+        x = x + self.drop(self.o(attended(q, k, v).transpose(1, 2).reshape(BATCH, SEQUENCE, WIDTH)))
+        return x + self.drop(self.f2(F.gelu(self.f1(self.ln2(x)))))
+
+    def drop(self, x):
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class GPT(nn.Module):
-    def __init__(self, checkpoint_blocks):
+    def __init__(self, mode, dropout):
         super().__init__()
-        self.checkpoint_blocks = checkpoint_blocks
+        self.mode = mode
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = nn.Embedding(SEQUENCE, WIDTH)
-        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
+        self.blocks = nn.ModuleList([Block(dropout) for _ in range(LAYERS)])
         self.ln = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens):
         x = self.tokens(tokens) + self.positions(torch.arange(SEQUENCE, device=tokens.device))
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.checkpoint_blocks else block(x)
+            x = saving.run(self.mode, block, x)
         return self.head(self.ln(x))
 
 
-def train_step(model, optimizer, device, meter):
+def train_step(model, optimizer, device, meter, microbatches):
     meter.begin()
-    tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE), device=device)
-    targets = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE), device=device)
-    logits = model(tokens)
-    loss = F.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.view(-1))
-    meter.note("allocated_after_forward")
-    del logits
-    loss.backward()
-    meter.note("allocated_after_backward")
+    loss, earlier = None, 0.0
+    for _ in range(microbatches):
+        if loss is not None:
+            earlier += loss.item()
+        tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE), device=device)
+        targets = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE), device=device)
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.view(-1, VOCABULARY).float(), targets.view(-1))
+        if microbatches > 1:
+            loss = loss / microbatches
+        meter.note("allocated_after_forward")
+        del logits
+        loss.backward()
+        meter.note("allocated_after_backward")
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return loss.item()
+    return earlier + loss.item()
 
 
 def steps(options):
@@ -68,8 +81,8 @@ def steps(options):
     torch.manual_seed(0)
     meter = Meter(options.device)
     with sdpa_kernel([BACKENDS[options.sdpa or "math"]]):
-        model = GPT(options.checkpoint == "block").to(options.device, getattr(torch, options.dtype))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        model = GPT(options.checkpoint, options.dropout).to(options.device, getattr(torch, options.dtype))
+        optimizer = saving.make_optimizer(options.optimizer, model.parameters())
         for _ in range(options.steps):
-            loss = train_step(model, optimizer, options.device, meter)
+            loss = train_step(model, optimizer, options.device, meter, options.accumulate)
             yield loss, meter.end()

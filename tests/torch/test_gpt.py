@@ -63,6 +63,17 @@ class GptTest(TorchTest):
         for mode in ("none", "block"):
             self.assertEqual(self.recorded(mode)[0].stdout, plain.stdout)
 
+    def test_every_mode_computes_the_same(self):
+        """Recorded or not: with dropout, whose random state a recompute needs, and with microbatches."""
+        options = ["--steps", "2", "--dropout", "0.1", "--accumulate", "4", "--optimizer", "sgd"]
+        plain = self.plain([sys.executable, TRAIN, *options])
+        self.assertEqual((plain.status, plain.stderr), (0, ""))
+        for mode in ("none", "block", "reentrant", "selective", "offload"):
+            with self.subTest(mode=mode):
+                run = self.record(TRAIN, "--checkpoint", mode, *options, name=mode)
+                self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
+                self.assert_sound(run)
+
     def test_peaks(self):
         _, summary, modules = self.recorded("none")
         peak = summary["peak"]
