@@ -101,6 +101,26 @@ std::uint32_t intern_heap(const char* name, int device_type, int device_index, c
 
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals) {
   record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals);
+  Thread* thread = this_thread;
+  if (thread == nullptr || thread->stated_class == 0) [[likely]]
+    return;
+  if (reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)) >= thread->stated_above) {
+    thread->stated_class = 0;  // an exception has left what began it
+  } else {
+    record_value(channel::kind_storage, 0, heap, address, bytes, thread->stated_name, thread->stated_class, nullptr, 0, 0);
+  }
+}
+
+void begin_stating(std::uint8_t memory_class, std::uint32_t name) {
+  Thread* thread = own_thread();
+  if (thread == nullptr) return;
+  thread->stated_class = memory_class;
+  thread->stated_name = name;
+  thread->stated_above = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+}
+
+void end_stating() {
+  if (Thread* thread = own_thread()) thread->stated_class = 0;
 }
 
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals) {

@@ -30,6 +30,10 @@ struct Totals {
 };
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals);
 // `bytes`: of the block, 0 when the allocator does not say; needed with `totals`, whose chain orders events of several threads.
+// The blocks that this thread allocates until end_stating() are of that class: each is followed by its STORAGE. Does not nest. An
+// exception may skip the end: what a caller further up the stack allocates then is not stated.
+void begin_stating(std::uint8_t memory_class, std::uint32_t name);
+void end_stating();
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals);
 // Events about memory of a driver; `kind` is a proto EventKind that has the columns of a block and is neither ALLOC nor a free of one.
 void record_memory(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase);

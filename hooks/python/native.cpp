@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "hooks/autograd/node_events.h"
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/cpython.h"
@@ -21,6 +22,9 @@ const CPython* py = nullptr;
 // A step begins at the first root forward after any optimizer.step of any thread, so this is the process's.
 std::int64_t next_step = 0;
 bool step_pending = true;
+
+// Numbers of proto EventKind.
+constexpr std::uint8_t backward_begin = 40, backward_end = 41;
 
 class Arguments {
  public:
@@ -102,7 +106,10 @@ Object* phase(Object*, Object* const* values, std::intptr_t count) {
 // mark(event kind, number)
 Object* mark(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
-  core::record_mark(static_cast<std::uint8_t>(arguments.number(0)), static_cast<std::int64_t>(arguments.number(1)));
+  const auto kind = static_cast<std::uint8_t>(arguments.number(0));
+  core::record_mark(kind, static_cast<std::int64_t>(arguments.number(1)));
+  if (kind == backward_begin) autograd::backward_begins();
+  if (kind == backward_end) autograd::backward_ends();
   return none();
 }
 
@@ -158,6 +165,13 @@ Object* graph_node(Object*, Object* const* values, std::intptr_t count) {
   return none();
 }
 
+// walked(id(node), sequence number, name id, whether it is written in Python): what the engine's hook is to know of nodes
+Object* walked(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  autograd::walked(arguments.number(0), static_cast<std::int64_t>(arguments.number(1)), arguments.id(2), arguments.number(3) != 0);
+  return none();
+}
+
 // attribute(key id, JSON text id): said of the thread's innermost scope
 Object* attribute(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
@@ -210,6 +224,7 @@ MethodDefinition methods[] = {
     {"use_slot", use_slot, method_fastcall, nullptr},
     {"offload_slot", offload_slot, method_fastcall, nullptr},
     {"graph_node", graph_node, method_fastcall, nullptr},
+    {"walked", walked, method_fastcall, nullptr},
     {"attribute", attribute, method_fastcall, nullptr},
     {"counter", counter, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},

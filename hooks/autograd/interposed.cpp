@@ -1,0 +1,64 @@
+// torch::autograd::Engine::evaluate_function, interposed: it stands before libtorch_cpu's own in the lookup order, because
+// this library is preloaded and libtorch_cpu calls it through its PLT.
+//
+// An exception that the node throws passes through: nothing here needs to be undone, so unwind tables are enough, and the
+// node's NODE_END is missing, as the format says.
+#include "hooks/autograd/coverage.h"
+#include "hooks/autograd/node_events.h"
+#include "hooks/autograd/node_names.h"
+#include "hooks/autograd/torch_function.h"
+#include "hooks/core/recorder.h"
+#include "profiler/channel/layout.h"
+
+namespace liveset::autograd {
+namespace {
+
+// Its parameters are references and a pointer, its result is void.
+using Evaluate = void (*)(void* engine, void* task, void* node, void* inputs, void* queue);
+Evaluate real_evaluate = nullptr;
+
+Evaluate find_real(const void* caller) {
+  const auto found = reinterpret_cast<Evaluate>(torch_function(evaluate_function_name, caller));
+  __atomic_store_n(&real_evaluate, found, __ATOMIC_RELAXED);
+  return found;
+}
+
+struct Running {
+  std::uint32_t name;
+  std::int64_t number;
+};
+
+Running begin(const void* node) {
+  const NodeName name = name_of(node);
+  Running running{name.id, sequence_place.read(node)};
+  if (name.is_python) {
+    const std::uint32_t said = python_name(running.number);
+    if (said != 0) running.name = said;
+  }
+  if (__builtin_expect(!__atomic_load_n(&any_node, __ATOMIC_RELAXED), 0)) __atomic_store_n(&any_node, true, __ATOMIC_RELAXED);
+  core::record_node(channel::kind_node_begin, running.name, running.number);
+  return running;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) void evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) __asm__(
+    "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
+
+extern "C" void evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) {
+  Evaluate real = __atomic_load_n(&real_evaluate, __ATOMIC_RELAXED);
+  if (__builtin_expect(real == nullptr, 0)) {
+    real = find_real(__builtin_return_address(0));
+    if (real == nullptr) __builtin_trap();  // whoever calls it has it
+  }
+  if (node == nullptr || !core::recording()) {
+    real(engine, task, node, inputs, queue);
+    return;
+  }
+  const Running running = begin(node);
+  real(engine, task, node, inputs, queue);
+  // The node may be gone by now.
+  core::record_node(channel::kind_node_end, running.name, running.number);
+}
+
+}  // namespace liveset::autograd
