@@ -47,7 +47,7 @@ void declare() {
 
 }  // namespace
 
-void walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python) {
+bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python) {
   if (is_python) {
     keep_python_name(number, name);
   } else if (sequence_place.open() && number >= 0) {
@@ -56,6 +56,7 @@ void walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool 
       sequence_place.learn(node, static_cast<std::uint64_t>(number));
     }
   }
+  return sequence_place.open();
 }
 
 void backward_begins() { count_buckets_anew(); }

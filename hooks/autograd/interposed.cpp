@@ -42,7 +42,8 @@ Running begin(const void* node) {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) __asm__(
+extern "C" __attribute__((visibility("default"))) void
+evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) __asm__(
     "_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE");
 
 extern "C" void evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) {

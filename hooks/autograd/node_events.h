@@ -12,8 +12,9 @@ namespace liveset::autograd {
 // Once, when the library is loaded. `heap_of`: the heap of a device's allocator.
 void start(std::uint32_t (*heap_of)(int device_type, int device_index));
 
-// The walk found a node: `object` is its PyObject, of a node written in C++ when `is_python` is false.
-void walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python);
+// The walk found a node: `object` is its PyObject, of a node written in C++ when `is_python` is false. Returns whether more nodes
+// written in C++ should be said.
+bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python);
 
 // Marks of a backward, by which buckets are counted and by which it is known what of torch cannot be seen.
 void backward_begins();

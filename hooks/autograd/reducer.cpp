@@ -93,8 +93,8 @@ extern "C" void all_reduce_bucket(void* reducer, void* bucket) {
   if (core::recording()) {
     const Storage storage = storage_of(bucket);
     const std::int64_t number = __atomic_fetch_add(&next_bucket, 1, __ATOMIC_RELAXED);
-    core::record_value(channel::kind_collective, 0, storage.heap, storage.address, storage.bytes, text("all_reduce"), 0,
-                       nullptr, 0, number);
+    core::record_value(channel::kind_collective, 0, storage.heap, storage.address, storage.bytes, text("all_reduce"), 0, nullptr, 0,
+                       number);
   }
   real(reducer, bucket);
 }

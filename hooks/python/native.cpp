@@ -165,11 +165,12 @@ Object* graph_node(Object*, Object* const* values, std::intptr_t count) {
   return none();
 }
 
-// walked(id(node), sequence number, name id, whether it is written in Python): what the engine's hook is to know of nodes
+// walked(id(node), sequence number, name id, whether it is written in Python): what the engine's hook is to know of nodes. -> whether
+// it wants to know of more that are written in C++
 Object* walked(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
-  autograd::walked(arguments.number(0), static_cast<std::int64_t>(arguments.number(1)), arguments.id(2), arguments.number(3) != 0);
-  return none();
+  return integer(
+      autograd::walked(arguments.number(0), static_cast<std::int64_t>(arguments.number(1)), arguments.id(2), arguments.number(3) != 0));
 }
 
 // attribute(key id, JSON text id): said of the thread's innermost scope

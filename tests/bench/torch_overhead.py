@@ -54,7 +54,7 @@ def time_walk(train, parts):
     samples = []
     for _ in range(30):
         start = time.perf_counter_ns()
-        nodes, leaves = engine.graph.walk({loss.grad_fn: None})
+        nodes, leaves = engine.graph.walk({loss.grad_fn: None}, loss.device)
         samples.append((time.perf_counter_ns() - start) / nodes)
         del leaves
     return {"ns_per_node": samples, "nodes": nodes}

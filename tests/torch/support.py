@@ -121,7 +121,7 @@ class FakeRecorder:
     def functions(self):
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
                  "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph", "reports_before"]
-        names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node"]
+        names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node", "walked"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -202,6 +202,9 @@ class FakeRecorder:
 
     def graph_node(self, name, number):
         self.events.append(("graph_node", self.strings[name], number))
+
+    def walked(self, node, number, name, is_python):
+        return 0
 
     def attribute(self, key, value):
         said = self.failures if self.strings[key] == "liveset.python_error" else self.attributes

@@ -171,7 +171,7 @@ class ShimTest(unittest.TestCase):
 
     def test_packed_nodes_of_hooks_that_live_for_ever(self):
         """What is remembered stays bounded, and errs towards a slot that is not read."""
-        packed = sys.modules["_liveset_shim.graph"].PackedRanges(self.shim.Context(torch, self.recorder.functions()))
+        packed = sys.modules["_liveset_shim.packed"].PackedRanges(self.shim.Context(torch, self.recorder.functions()))
 
         class Node:
             def __init__(self, number):

@@ -7,7 +7,8 @@ part of the backward, so for them it begins one call earlier; the engine's proxy
 import functools
 
 from .context import BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
-from .graph import Graph, PackedRanges
+from .graph import Graph
+from .packed import PackedRanges
 
 
 class Engine:
@@ -16,7 +17,7 @@ class Engine:
         self.modules = modules
         self.checkpoints = checkpoints
         self.packed = None if context.saved_tensors_readable else PackedRanges(context)
-        self.graph = checkpoints.graph = Graph(context, self.packed)
+        self.graph = checkpoints.graph = Graph(context, self.packed, checkpoints.slot_of)
         self.original = None
         self.make_grads = None
 
@@ -79,7 +80,7 @@ class Engine:
         nodes = 0
         with context.quiet():
             try:
-                nodes, leaves = self.graph.walk(self._roots(tensors))
+                nodes, leaves = self.graph.walk(*self._roots(tensors))
                 self.checkpoints.state_frames(self.graph.read_node)
             except Exception as error:
                 context.failed(error)
@@ -104,8 +105,8 @@ class Engine:
         context.mark(BACKWARD_END, 0)
 
     def _roots(self, tensors):
-        """The graph's first nodes; the one-element tensors among the roots are the loss."""
-        nodes = {}
+        """The graph's first nodes, and the device of the roots; the one-element tensors among the roots are the loss."""
+        nodes, device = {}, None
         for root in (tensors,) if isinstance(tensors, self.context.Tensor) else tensors:
             if isinstance(root, self.context.Tensor):
                 try:
@@ -114,11 +115,12 @@ class Engine:
                 except Exception as error:
                     self.context.failed(error)
                 node = root.grad_fn
+                device = device or root.device
             else:
                 node = root[0]  # a GradientEdge: node, output number
             if node is not None:
                 nodes[node] = None
-        return nodes
+        return nodes, device
 
 
 class EngineProxy:
