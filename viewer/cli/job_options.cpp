@@ -29,6 +29,15 @@ std::string checked_rate(const std::string& text) {
   return text;
 }
 
+std::string checked_steps(const std::string& text) {
+  if (text.empty()) return "10";
+  std::uint32_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error != std::errc() || end != text.data() + text.size() || steps == 0)
+    throw CLI::ValidationError("--who-holds", "'" + text + "' is no number of steps");
+  return text;
+}
+
 }  // namespace
 
 void add_job_options(CLI::App& command, launch::RunOptions& options) {
@@ -52,6 +61,11 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
                       "`liveset check --replay`; of all regions, or of a share of them: --check-replay=0.1. Costs time",
                       [&options](const std::string& text) { add_variable(options, "LIVESET_CHECK_REPLAY", checked_rate(text)); })
       ->option_text("[=RATE]");
+  add_flag_with_value(command, "--who-holds",
+                      "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
+                      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
+                      [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps(text)); })
+      ->option_text("[=N]");
   command
       .add_option("--log-level", options.log.level,
                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
