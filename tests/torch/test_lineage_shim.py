@@ -67,9 +67,9 @@ class NonReentrantTest(LineageTest):
         with torch.autocast("cpu", torch.bfloat16), set_checkpoint_early_stop(False):
             checkpoint(one, x, use_reentrant=False)
         self.assertEqual(self.attributes("checkpoint"), [
-            {"kind": "non_reentrant", "input_dtypes": ["float64", "int64", "float32"], "autocast": None, "early_stop": True,
-             "preserve_rng": False},
-            {"kind": "non_reentrant", "input_dtypes": ["float64"], "autocast": {"device": "cpu", "dtype": "bfloat16"},
+            {"kind": "non_reentrant", "input_dtypes": ["float64", "int64", "float32"], "input_devices": ["cpu"], "autocast": None,
+             "early_stop": True, "preserve_rng": False},
+            {"kind": "non_reentrant", "input_dtypes": ["float64"], "input_devices": ["cpu"], "autocast": {"device": "cpu", "dtype": "bfloat16"},
              "early_stop": False, "preserve_rng": True}])
         self.assertEqual([(index, dtype) for index, dtype, _ in self.said("drop")],
                          # mul saves scale (x wants a gradient, scale none), indexing its index, sin what was indexed; then one()
@@ -245,7 +245,7 @@ class ReentrantTest(LineageTest):
             return y.cos().exp()
         loss = checkpoint(run, x, use_reentrant=True, preserve_rng_state=False).sum()
         self.assertEqual(self.attributes("checkpoint"), [
-            {"kind": "reentrant", "input_dtypes": ["float32"], "autocast": None, "early_stop": False, "preserve_rng": False}])
+            {"kind": "reentrant", "input_dtypes": ["float32"], "input_devices": ["cpu"], "autocast": None, "early_stop": False, "preserve_rng": False}])
         loss.backward()
         told = [event for event in self.recorder.events if event[0] in ("phase", "begin", "end", "remake", "mark")]
         short = [event[1] if event[0] in ("phase", "begin", "mark") else event[0] for event in told]

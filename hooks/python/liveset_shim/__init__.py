@@ -6,7 +6,7 @@ autograd's hook stack; the training script is not edited.
 """
 import os
 
-from . import checkpoints, ending, engine, holders, modules, optimizers, reentrant, statistics
+from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -31,7 +31,8 @@ def install_parts(context):
     scopes = modules.Modules(context)
     regions = checkpoints.Checkpoints(context, scopes)
     _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), holders.Holders(context),
-                  ending.Ending(context), regions, reentrant.Reentrant(context, regions), engine.Engine(context, scopes, regions)]
+                  ending.Ending(context), regions, reentrant.Reentrant(context, regions), distributed.Distributed(context, scopes),
+                  engine.Engine(context, scopes, regions)]
     try:
         for part in _installed:
             part.install()

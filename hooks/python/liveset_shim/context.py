@@ -46,6 +46,8 @@ class Context:
         self._errors = {}
         self.dtypes = {getattr(torch, name): number for name, number in DTYPES.items() if hasattr(torch, name)}
         self.on_step_over = None  # called when a step is over
+        self.before_backward = None
+        self.parameter_name = None  # of a distributed job: parameter -> string id
         self.stated_gradients = set()  # addresses of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
         self._is_wrapper = _wrapper_test(torch)

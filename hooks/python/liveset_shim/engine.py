@@ -82,6 +82,8 @@ class Engine:
             try:
                 nodes, leaves = self.graph.walk(*self._roots(tensors))
                 self.checkpoints.state_frames(self.graph.read_node)
+                if context.before_backward is not None:
+                    context.before_backward()
             except Exception as error:
                 context.failed(error)
         context.mark(BACKWARD_BEGIN, nodes)
@@ -99,7 +101,7 @@ class Engine:
                 if leaf.is_leaf:
                     gradient = leaf.grad
                     if gradient is not None:
-                        context.state(GRADIENT, gradient)
+                        context.state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(leaf))
                         if not gradient.is_sparse:
                             context.stated_gradients.add(gradient.data_ptr())
         context.mark(BACKWARD_END, 0)

@@ -12,7 +12,7 @@ from .context import FORWARD, LOSS, RECOMPUTE
 
 # Names are kept for ever by the trace: a job whose steps never end must not make new ones without bound.
 MOST_REGIONS = 10000
-MOST_ARGUMENTS = 64  # of which the dtype is said
+MOST_ARGUMENTS = 64  # of which dtype and device are said
 
 
 class Region:
@@ -92,7 +92,8 @@ class Regions:
     def describe(self, kind, arguments, autocast, early_stop, preserve_rng):
         """Says what a region is, in its scope. `arguments`: tensors or None where they cannot be seen; `autocast`: (device, dtype)."""
         dtypes = None if arguments is None else tuple([tensor.dtype for tensor in arguments[:MOST_ARGUMENTS]])
-        facts = kind, dtypes, autocast, early_stop, preserve_rng
+        devices = None if arguments is None else frozenset([tensor.device for tensor in arguments[:MOST_ARGUMENTS]])
+        facts = kind, dtypes, devices, autocast, early_stop, preserve_rng
         text = self.said.get(facts)
         if text is None:
             said = {"kind": kind, "input_dtypes": dtypes and [name_of(dtype) for dtype in dtypes],
@@ -100,6 +101,8 @@ class Regions:
                     "early_stop": early_stop, "preserve_rng": preserve_rng}
             if dtypes is None:
                 del said["input_dtypes"]
+            else:
+                said["input_devices"] = sorted(map(str, devices))
             text = self.context.string(json.dumps(said))
             if len(self.said) < 1024:
                 self.said[facts] = text
