@@ -17,6 +17,12 @@ constexpr std::uint32_t slot_count = 1U << 20;  // 8 MiB of address space; pages
 constexpr std::uint32_t max_filled = slot_count / 4 * 3;
 constexpr std::uint64_t step_bytes = 1U << 20;
 
+// Stacks must leave room for the names that everything else needs; frames are numbered in 16 bits elsewhere (hooks/python/frames.cpp).
+std::uint32_t most_of(EntryType type) {
+  if (type == EntryType::stack) return 1U << 18;
+  return type == EntryType::frame ? 0xffff : ~0U;
+}
+
 std::uint32_t hash_of(EntryType type, const void* key, std::uint32_t bytes) {
   std::uint64_t hash = 0x9e3779b97f4a7c15U * (static_cast<std::uint64_t>(type) + bytes * 8ULL);
   const auto* text = static_cast<const char*>(key);
@@ -79,7 +85,7 @@ std::uint32_t Dictionary::append(EntryType type, const void* key, std::uint32_t 
                                  std::uint64_t* offset) {
   const std::uint32_t length = key_bytes + rest_bytes;
   const auto bytes = static_cast<std::uint32_t>((sizeof(EntryHeader) + length + 7) / 8 * 8);
-  if (filled_ >= max_filled || !make_room(bytes)) return 0;
+  if (filled_ >= max_filled || next_id_[static_cast<int>(type)] >= most_of(type) || !make_room(bytes)) return 0;
   const std::uint32_t id = ++next_id_[static_cast<int>(type)];
   const EntryHeader header{bytes, type, id, length};
   char* entry = entries_ + used_;

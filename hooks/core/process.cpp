@@ -23,7 +23,7 @@ extern "C" int __register_atfork(void (*prepare)(), void (*parent)(), void (*chi
 namespace liveset::core {
 namespace {
 
-constexpr std::uint64_t region_bytes = 16U << 20;
+constexpr std::uint64_t region_bytes_with_stacks = 32U << 20;
 constexpr std::uint64_t region_first_bytes = 1U << 20;
 
 std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
@@ -92,6 +92,9 @@ void Process::start() {
   wait_when_full = on_full == nullptr || std::strcmp(on_full, "drop") != 0;
   ring_bytes = number_from("LIVESET_RING_BYTES", ring_bytes);
   ring_total = number_from("LIVESET_RING_TOTAL", ring_total);
+  const char* stacks = std::getenv("LIVESET_STACKS");
+  wants_stacks = stacks != nullptr && std::strcmp(stacks, "python") == 0;
+  if (wants_stacks) region_bytes_ = region_bytes_with_stacks;
   pid_ = getpid();
   __register_atfork(nullptr, nullptr, &after_fork_in_child, nullptr);
   first_flag_.store(flag_wanted, std::memory_order_relaxed);
@@ -120,12 +123,12 @@ bool Process::connect() {
 
 bool Process::open_region() {
   clock = channel::best_clock();
-  const SharedMemory region = make_shared(region_bytes, region_first_bytes);
+  const SharedMemory region = make_shared(region_bytes_, region_first_bytes);
   if (region.memory == nullptr) return false;
   control_ = static_cast<channel::Control*>(region.memory);
   control_->magic = channel::region_magic;
   control_->version = channel::layout_version;
-  const bool works = dictionary.attach(control_, region_bytes, region_first_bytes) && say_hello(region.descriptor);
+  const bool works = dictionary.attach(control_, region_bytes_, region_first_bytes) && say_hello(region.descriptor);
   close(region.descriptor);
   if (!works) return false;
 
@@ -145,7 +148,7 @@ bool Process::say_hello(int descriptor) {
   static char text[channel::max_message_text];
   channel::Message message{};
   message.type = channel::MessageType::hello;
-  message.bytes = region_bytes;
+  message.bytes = region_bytes_;
   message.pid = pid_;
   message.parent_pid = getppid();
   message.rank = place_from("RANK");

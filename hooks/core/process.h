@@ -19,7 +19,7 @@ inline constexpr std::uint32_t flag_off = 0, flag_wanted = 1, flag_on = 2;
 class Process {
  public:
   // Reads the environment: LIVESET_SOCKET (path of the collector's socket; absent: off), LIVESET_ON_FULL (wait or drop),
-  // LIVESET_RING_BYTES, LIVESET_RING_TOTAL (numbers). Called before anything else, once.
+  // LIVESET_RING_BYTES, LIVESET_RING_TOTAL (numbers), LIVESET_STACKS (python: blocks get their stacks). Called before anything else, once.
   void start();
 
   std::uint32_t flag() const { return flag_.load(std::memory_order_acquire)->load(std::memory_order_acquire); }
@@ -50,6 +50,7 @@ class Process {
   Dictionary dictionary;
   channel::ClockKind clock = channel::ClockKind::unknown;
   bool wait_when_full = true;
+  bool wants_stacks = false;
   std::uint64_t ring_bytes = 4U << 20, ring_total = 256U << 20;
 
  private:
@@ -63,6 +64,7 @@ class Process {
   std::atomic<std::atomic<std::uint32_t>*> flag_{&first_flag_};
   channel::Control* control_ = nullptr;
   std::uint64_t token_ = 0;
+  std::uint64_t region_bytes_ = 16U << 20;
   long pid_ = 0;
   SpinLock lock_;
   char socket_path_[108] = {};

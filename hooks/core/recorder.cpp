@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "hooks/core/process.h"
+#include "hooks/core/stacks.h"
 #include "hooks/core/thread.h"
 #include "profiler/channel/layout.h"
 
@@ -15,9 +16,9 @@ using channel::Unit;
 std::uint8_t phase_of(const Thread& thread, Phase phase) { return phase == Phase::other ? thread.phase : static_cast<std::uint8_t>(phase); }
 
 void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
-                  const Totals* totals) {
+                  const Totals* totals, std::uint32_t stack = 0) {
   if (heap == 0) return;
-  const bool extended = totals != nullptr || stream != 0;
+  const bool extended = totals != nullptr || stream != 0 || stack != 0;
   Thread* thread = enter();
   if (thread == nullptr || !has_room(*thread, extended ? 2 : 1)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
@@ -25,7 +26,7 @@ void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, 
   thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind_byte, phase_of(*thread, phase), static_cast<std::uint16_t>(heap)};
   if (extended) {
     thread->ring.unit_as<channel::Extension>(1) = {totals != nullptr ? totals->allocated : 0, totals != nullptr ? totals->reserved : 0,
-                                                   stream, totals != nullptr ? 1U : 0U};
+                                                   stream, totals != nullptr ? 1U : 0U, stack};
   }
   leave(*thread, extended ? 2 : 1);
 }
@@ -41,6 +42,11 @@ void record_simple(std::uint8_t kind, std::uint64_t a, std::uint64_t b, std::uin
   const std::uint64_t ticks = thread->ring.open(process.clock);
   thread->ring.unit(0) = Unit{ticks, a, b, scope, kind, thread->phase, static_cast<std::uint16_t>(heap)};
   leave(*thread, 1);
+}
+
+std::uint32_t stack_now() {
+  const auto source = stack_source;
+  return __builtin_expect(source != nullptr, 0) && process.flag() == flag_on ? source() : 0;
 }
 
 std::uint32_t same_scope(Thread& thread) { return thread.scope; }
@@ -100,7 +106,7 @@ std::uint32_t intern_heap(const char* name, int device_type, int device_index, c
 }
 
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals) {
-  record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals);
+  record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals, stack_now());
   Thread* thread = this_thread;
   if (thread == nullptr || thread->stated_class == 0) [[likely]]
     return;
@@ -124,7 +130,7 @@ void end_stating() {
 }
 
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals) {
-  record_block(channel::kind_free, heap, address, bytes, 0, phase, totals);
+  record_block(channel::kind_free, heap, address, bytes, 0, phase, totals, stack_now());
 }
 
 void record_memory(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase) {

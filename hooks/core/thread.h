@@ -7,6 +7,7 @@
 
 #include "hooks/core/process.h"
 #include "hooks/core/recorder.h"
+#include "hooks/core/stacks.h"
 #include "profiler/channel/producer.h"
 
 namespace liveset::core {
@@ -31,6 +32,7 @@ struct Thread {
   std::uint8_t phases[max_depth] = {};
   Thread* next_free = nullptr;
   std::uint32_t tid = 0;
+  StackCache stacks = {};
 };
 
 // The one thread-local variable: static TLS is scarce for libraries that are loaded late, and this model needs no call.

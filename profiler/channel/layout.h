@@ -13,7 +13,7 @@
 
 namespace liveset::channel {
 
-inline constexpr std::uint32_t layout_version = 2;
+inline constexpr std::uint32_t layout_version = 3;
 inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
 inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
@@ -85,7 +85,7 @@ inline constexpr std::uint8_t first_value_kind = 64;  // value and storage event
 
 struct alignas(32) Extension {
   std::uint64_t allocated, reserved, stream;
-  std::uint64_t has_totals;
+  std::uint32_t has_totals, stack;
 };
 struct alignas(32) ThreadName {
   char name[32];
@@ -148,7 +148,7 @@ struct Control {
 inline constexpr std::uint64_t dictionary_offset = 4096;
 static_assert(sizeof(Control) <= dictionary_offset);
 
-enum class EntryType : std::uint32_t { string = 1, scope = 2, heap = 3, value = 4, source = 5 };
+enum class EntryType : std::uint32_t { string = 1, scope = 2, heap = 3, value = 4, source = 5, frame = 6, stack = 7 };
 struct EntryHeader {
   std::uint32_t bytes;  // of the whole entry, a multiple of 8
   EntryType type;
@@ -166,6 +166,12 @@ struct HeapEntry {
 struct ValueEntry {
   std::int64_t layer;
   std::uint32_t name, group;
+};
+struct FrameEntry {
+  std::uint32_t function, file, line;
+};
+struct StackEntry {
+  std::uint32_t parent, frame;
 };
 // string: the text. source: name, version, covers, cannot_see, each ended by a 0 byte.
 

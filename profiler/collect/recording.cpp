@@ -248,6 +248,18 @@ bool Recording::define(const channel::EntryHeader& header, const char* payload) 
       writer_->define_value(header.id, entry.name, entry.group, entry.layer);
       return true;
     }
+    case EntryType::frame: {
+      channel::FrameEntry entry;
+      if (!read_payload(header, payload, &entry)) return false;
+      writer_->define_frame(header.id, entry.function, entry.file, entry.line);
+      return true;
+    }
+    case EntryType::stack: {
+      channel::StackEntry entry;
+      if (!read_payload(header, payload, &entry)) return false;
+      writer_->define_stack(header.id, entry.parent, entry.frame);
+      return true;
+    }
     case EntryType::source: {
       std::string_view rest(payload, header.length);
       const std::string_view name = next_text(rest), version = next_text(rest), covers = next_text(rest), cannot_see = next_text(rest);
@@ -278,6 +290,7 @@ void Recording::append_block(writer::Event& event, const Unit* units, std::uint3
     channel::Extension extension;
     std::memcpy(&extension, units + 1, sizeof extension);
     event.stream = extension.stream;
+    event.stack = extension.stack;
     event.has_totals = extension.has_totals != 0;
     event.total = extension.allocated;
     event.reserved = extension.reserved;

@@ -330,6 +330,25 @@ void TraceWriter::define_value(std::uint32_t id, std::uint32_t name, std::uint32
   state_->add_dictionary_bytes(0);
 }
 
+void TraceWriter::define_frame(std::uint32_t id, std::uint32_t function, std::uint32_t file, std::uint32_t line) {
+  if (state_->stopped()) return;
+  proto::Frame& entry = *state_->dictionary.add_frame();
+  entry.set_id(id);
+  entry.set_function(function);
+  entry.set_file(file);
+  entry.set_line(line);
+  state_->add_dictionary_bytes(0);
+}
+
+void TraceWriter::define_stack(std::uint32_t id, std::uint32_t parent, std::uint32_t frame) {
+  if (state_->stopped()) return;
+  proto::Stack& entry = *state_->dictionary.add_stack();
+  entry.set_id(id);
+  entry.set_parent(parent);
+  entry.set_frame(frame);
+  state_->add_dictionary_bytes(0);
+}
+
 void TraceWriter::define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
                                 std::string_view cannot_see) {
   if (state_->stopped()) return;

@@ -59,6 +59,8 @@ class TraceWriter {
   void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index, std::uint32_t source);
   void define_thread(std::uint32_t id, std::int64_t tid, std::string_view name);
   void define_value(std::uint32_t id, std::uint32_t name, std::uint32_t group, std::int64_t layer);
+  void define_frame(std::uint32_t id, std::uint32_t function, std::uint32_t file, std::uint32_t line);
+  void define_stack(std::uint32_t id, std::uint32_t parent, std::uint32_t frame);
   void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
                      std::string_view cannot_see);
 

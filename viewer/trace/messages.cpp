@@ -204,6 +204,26 @@ bool parse_source(Bytes message, Dictionary& dictionary) {
          });
 }
 
+bool parse_frame(Bytes message, Dictionary& dictionary) {
+  Frame* entry = entry_of(dictionary.frames, message);
+  return entry != nullptr && for_each_field(message, [&](const WireReader& reader) {
+           if (reader.field() == 2) entry->function = reader.number32();
+           if (reader.field() == 3) entry->file = reader.number32();
+           if (reader.field() == 4) entry->line = reader.number32();
+         });
+}
+
+bool parse_stack(Bytes message, Dictionary& dictionary) {
+  Stack* entry = entry_of(dictionary.stacks, message);
+  if (entry == nullptr) return false;
+  const auto id = static_cast<std::uint64_t>(entry - dictionary.stacks.data());
+  return for_each_field(message, [&](const WireReader& reader) {
+    // As with scopes: a caller is older than what it calls; so there are no cycles.
+    if (reader.field() == 2) entry->parent = reader.number() < id ? reader.number32() : 0;
+    if (reader.field() == 3) entry->frame = reader.number32();
+  });
+}
+
 bool parse_column(Bytes message, ChunkView& chunk, std::string& why) {
   std::uint64_t id = 0;
   ColumnView column;
@@ -275,6 +295,8 @@ bool parse_dictionary(Bytes message, Dictionary& dictionary) {
       case 4: return parse_thread(reader.bytes(), dictionary);
       case 5: return parse_value(reader.bytes(), dictionary);
       case 6: return parse_source(reader.bytes(), dictionary);
+      case 7: return parse_frame(reader.bytes(), dictionary);
+      case 8: return parse_stack(reader.bytes(), dictionary);
       default: return true;
     }
   });

@@ -138,6 +138,12 @@ struct Value {
   std::uint32_t name = 0, group = 0;
   std::int64_t layer = -1;
 };
+struct Frame {
+  std::uint32_t function = 0, file = 0, line = 0;  // String ids, and a number
+};
+struct Stack {
+  std::uint32_t parent = 0, frame = 0;  // Stack id of the caller, always a smaller one; Frame id
+};
 struct Source {
   std::string name, version, covers, cannot_see;
   std::uint64_t since_event = 0;  // the chunks before it were written before the source had said anything
@@ -151,9 +157,13 @@ struct Dictionary {
   std::vector<Thread> threads;
   std::vector<Value> values;
   std::vector<Source> sources;
+  std::vector<Frame> frames;
+  std::vector<Stack> stacks;
   std::string_view string(std::uint32_t id) const { return id < strings.size() ? std::string_view(strings[id]) : std::string_view(); }
   std::string module_path(std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
   std::string scope_path(std::uint32_t scope) const;   // all scopes, joined by "/"
+  // "train.py:57 forward < train.py:80 step", outside of torch where there are such frames; "(why there are none)"; "" for stack 0.
+  std::string stack_text(std::uint32_t stack) const;
 };
 
 struct HeapTotal {

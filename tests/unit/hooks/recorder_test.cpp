@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "hooks/core/process.h"
+#include "hooks/core/stacks.h"
 #include "hooks/core/thread.h"
 #include "profiler/collect/collector.h"
 #include "profiler/collect/wire.h"
@@ -63,6 +64,8 @@ class RecorderTest : public testing::Test {
     EXPECT_TRUE(read);
     return all;
   }
+
+  std::string file_text(std::uint32_t stack) const { return file->dictionary().stack_text(stack); }
 
   std::unique_ptr<trace::TraceFile> file;
   bool collects_at_once = true;
@@ -348,6 +351,52 @@ TEST_F(FullRingTest, TheFullRingOfADeadThreadIsFoundOnce) {
   EXPECT_EQ(all.back().number, 2);
 }
 #endif
+
+TEST_F(RecorderTest, BlocksCarryTheStackThatTheSourceGives) {
+  static std::uint32_t step = 0, none = 0;
+  const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr);
+  record_alloc(heap, 0x1000, 64, 0, Phase::other, nullptr);  // nobody was asked for stacks
+  const std::uint32_t script = intern_string("train.py", 8);
+  step =
+      intern_stack(intern_stack(0, intern_frame(intern_string("main", 4), script, 9)), intern_frame(intern_string("step", 4), script, 7));
+  stack_source = [] { return step; };
+  const Totals totals{128, 128};
+  record_alloc(heap, 0x2000, 64, 0, Phase::other, &totals);
+  record_memory(channel::kind_segment_alloc, heap, 0x3000, 64, 0, Phase::other);  // has no such column
+  stack_source = [] { return intern_reason(none, "nobody knows"); };
+  record_free(heap, 0x2000, 64, Phase::other, nullptr);
+  record_free(heap, 0x1000, 64, Phase::other, nullptr);
+  stack_source = nullptr;
+  const std::vector<trace::Event> all = events();
+  ASSERT_EQ(all.size(), 5U);
+  EXPECT_EQ(all[0].stack, 0U);
+  EXPECT_EQ(file_text(all[1].stack), "train.py:7 step < train.py:9 main");
+  EXPECT_TRUE(all[1].has_totals);
+  EXPECT_EQ(all[2].stack, 0U);
+  EXPECT_EQ(file_text(all[3].stack), "(nobody knows)");
+  EXPECT_EQ(all[3].stack, all[4].stack);
+  EXPECT_FALSE(all[3].has_totals);
+}
+
+TEST_F(RecorderTest, StacksLeaveRoomForOtherNames) {
+  std::uint32_t last = 0, made = 0;
+  for (std::uint32_t frame = 1; frame <= 70'000; ++frame) made += intern_frame(1, 2, frame) != 0;
+  EXPECT_EQ(made, 65'535U);
+  made = 0;
+  for (std::uint32_t frame = 1; frame <= 300'000; ++frame) {
+    const std::uint32_t stack = intern_stack(frame % 1000, frame);
+    if (stack == 0) continue;
+    EXPECT_EQ(stack, last + 1);
+    last = stack;
+    ++made;
+  }
+  EXPECT_EQ(made, 1U << 18);
+  EXPECT_NE(intern_string("a name", 6), 0U);
+  record_mark(channel::kind_step_begin, 0);
+  EXPECT_EQ(events().size(), 1U);
+  EXPECT_EQ(file->health().lost_names, 70'000 - 65'535U + 300'000 - (1U << 18));
+  EXPECT_EQ(file->dictionary().stacks.size(), (1U << 18) + 1);
+}
 
 }  // namespace
 }  // namespace liveset::core
