@@ -23,6 +23,10 @@ const CPython* py = nullptr;
 std::int64_t next_step = 0;
 bool step_pending = true;
 
+// Of the step; -1: none is open. The next one begins at the first root forward after a backward.
+std::int64_t microbatch = -1;
+bool backward_ran = false;
+
 // Numbers of proto EventKind.
 constexpr std::uint8_t backward_begin = 40, backward_end = 41;
 
@@ -109,19 +113,42 @@ Object* mark(Object*, Object* const* values, std::intptr_t count) {
   const auto kind = static_cast<std::uint8_t>(arguments.number(0));
   core::record_mark(kind, static_cast<std::int64_t>(arguments.number(1)));
   if (kind == backward_begin) autograd::backward_begins();
-  if (kind == backward_end) autograd::backward_ends();
+  if (kind == backward_end) {
+    __atomic_store_n(&backward_ran, true, __ATOMIC_RELAXED);
+    autograd::backward_ends();
+  }
   return none();
 }
 
+void end_microbatch() {
+  const std::int64_t ended = __atomic_exchange_n(&microbatch, -1, __ATOMIC_RELAXED);
+  if (ended >= 0) core::record_mark(channel::kind_microbatch_end, ended);
+}
+
+void begin_microbatch(std::int64_t number) {
+  __atomic_store_n(&backward_ran, false, __ATOMIC_RELAXED);
+  __atomic_store_n(&microbatch, number, __ATOMIC_RELAXED);
+  core::record_mark(channel::kind_microbatch_begin, number);
+}
+
 Object* step_over(Object*, Object* const*, std::intptr_t) {
+  end_microbatch();
   __atomic_store_n(&step_pending, true, __ATOMIC_RELEASE);
   return none();
 }
 
-// Begins the next step when the one before is over. -> index of the step that runs now
-Object* step_begin(Object*, Object* const*, std::intptr_t) {
+// step_begin(whether a root forward that will be trained begins): begins the next step when the one before is over, and the next
+// microbatch when a backward ran in the one before. -> index of the step that runs now
+Object* step_begin(Object*, Object* const* values, std::intptr_t count) {
   if (__atomic_load_n(&step_pending, __ATOMIC_RELAXED) && __atomic_exchange_n(&step_pending, false, __ATOMIC_ACQ_REL)) {
+    end_microbatch();
     core::record_mark(channel::kind_step_begin, __atomic_fetch_add(&next_step, 1, __ATOMIC_RELAXED));
+    begin_microbatch(0);
+  } else if (__atomic_load_n(&backward_ran, __ATOMIC_RELAXED) && Arguments(values, count).number(0) != 0 &&
+             __atomic_exchange_n(&backward_ran, false, __ATOMIC_RELAXED)) {
+    const std::int64_t before = __atomic_load_n(&microbatch, __ATOMIC_RELAXED);
+    end_microbatch();
+    begin_microbatch(before + 1);
   }
   return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1);
 }

@@ -159,7 +159,7 @@ class FakeRecorder:
     def step_over(self):
         self.pending = True
 
-    def step_begin(self):
+    def step_begin(self, root=False):
         if self.pending:
             self.pending = False
             self.events.append(("step", self.steps))

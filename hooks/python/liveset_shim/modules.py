@@ -129,7 +129,7 @@ class Modules:
             place = self.find_root(module)
             if place.changes_phase:
                 self._state_tensors(place, module)
-                context.step_begin()
+                context.step_begin(context.torch.is_grad_enabled())
                 context.phase(FORWARD)
         self.thread.stack.append(place)
         context.scope_begin(place.scope)
