@@ -75,6 +75,17 @@ class NonReentrantTest(LineageTest):
                          # mul saves scale (x wants a gradient, scale none), indexing its index, sin what was indexed; then one()
                          [(0, FLOAT32), (1, INT64), (2, FLOAT64), (0, FLOAT64), (1, FLOAT64), (2, FLOAT64)])
 
+    def test_what_a_region_holds_is_said_of_it(self):
+        for reentrant in (False, True):
+            with self.subTest(reentrant=reentrant):
+                self.recorder.facts.clear()
+                self.context.thread.step, self.context.thread.regions = -1, 0
+                x = torch.ones(5, requires_grad=True) * 1
+                checkpoint(one, checkpoint(one, x, use_reentrant=reentrant), use_reentrant=reentrant).sum().backward()
+                held = [scope for kind, _, _, scope in self.recorder.facts if kind == "storage" and scope]
+                # An input and the state of the CPU's generator each.
+                self.assertEqual(sorted(held), ["checkpoint:0"] * 2 + ["checkpoint:1"] * 2)
+
     def test_the_modules_that_save(self):
         class Outer(nn.Module):
             def __init__(self):

@@ -234,7 +234,8 @@ class Checkpoints:
         for frame in frames:
             try:
                 self._state_frame(frame, read_node)
-                if frame._liveset_region.frame is not None:
+                # A walk meets the regions that its graph waits for, where it can read slots.
+                if frame._liveset_region.frame is not None and not self.context.saved_tensors_readable:
                     self.met.add(frame._liveset_region)
             except Exception as error:
                 self.context.failed(error)
@@ -260,9 +261,9 @@ class Checkpoints:
                                     lambda tensor: context.say(context.retain, ACTIVATION, tensor, name, -1, region.scope))
 
     def _state_frame(self, frame, read_node):
-        context = self.context
-        say_input = lambda tensor: context.state(CHECKPOINT_INPUT, tensor)
-        say_state = lambda tensor: context.state(RNG_STATE, tensor)
+        context, scope = self.context, frame._liveset_region.scope
+        say_input = lambda tensor: context.say(context.storage, CHECKPOINT_INPUT, tensor, 0, -1, scope)
+        say_state = lambda tensor: context.say(context.storage, RNG_STATE, tensor, 0, -1, scope)
         for argument in getattr(frame, "saved_args", ()):
             for_each_tensor(context.Tensor, getattr(argument, "data", argument), say_input)
         saver = getattr(frame, "input_saver", None)

@@ -166,9 +166,10 @@ class Graph:
             context.walked(id(node), number, context.text(label), 1)
             context.graph_node(context.text(label), number)
             name = context.text(f"compiled region: {label}.saved_tensors" if label.startswith(COMPILED_NODES) else f"{label}.saved_tensors")
+            region = getattr(getattr(node, "_liveset_region", None), "scope", 0)
             if label == CHECKPOINT_NODE:
                 for tensor in self.read_node(node):
-                    context.state(CHECKPOINT_INPUT, tensor)
+                    context.say(context.storage, CHECKPOINT_INPUT, tensor, 0, -1, region)
             elif self.packed is not None:
                 for tensor in self.read_node(node):
                     self._retained(tensor, name)
@@ -177,7 +178,7 @@ class Graph:
                     self._slot(saved.data, name, saved, device)
             for attribute, item in getattr(node, "__dict__", {}).items():
                 if attribute in RANDOM_STATES:
-                    say = lambda tensor: context.state(RNG_STATE, tensor)
+                    say = lambda tensor: context.say(context.storage, RNG_STATE, tensor, 0, -1, region)
                 else:
                     name = f"{label}.{attribute}"
                     say = lambda tensor, name=name: self._retained(tensor, context.text(name))
