@@ -8,6 +8,7 @@ void add_run(CLI::App& app, Context& context);
 void add_dryrun(CLI::App& app, Context& context);
 void add_summary(CLI::App& app, Context& context);
 void add_peak(CLI::App& app, Context& context);
+void add_recompute(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);
 void add_compare(CLI::App& app, Context& context);

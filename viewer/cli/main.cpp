@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
   add_dryrun(app, context);
   add_summary(app, context);
   add_peak(app, context);
+  add_recompute(app, context);
   add_ledger(app, context);
   add_predict(app, context);
   add_compare(app, context);

@@ -1,0 +1,310 @@
+#include "viewer/report/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <unordered_map>
+
+namespace liveset::report {
+namespace {
+
+using ledger::CheckpointRegion;
+using ledger::Lineage;
+using ledger::Matched;
+using ledger::RecomputeRound;
+using ledger::RemadeValue;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// JSON text of the job; whatever it is, an object comes out.
+json parsed(std::string_view text) {
+  json found = json::parse(text, nullptr, false);
+  return found.is_object() ? found : json::object();
+}
+
+std::string text_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::optional<bool> flag_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
+}
+
+const char* name_of(Matched matched) { return matched == Matched::position ? "position" : matched == Matched::order ? "order" : ""; }
+
+class Builder {
+ public:
+  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const Lineage& lineage)
+      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {
+    report_.file = file.path();
+  }
+  RecomputeReport build();
+
+ private:
+  void region(const CheckpointRegion& from);
+  void rounds();
+  void values();
+  void steps();
+  void name_originals();
+  std::string base_name(const RemadeValue& value) const;
+  std::uint64_t bytes(std::uint32_t block) const { return physical_.blocks.bytes(*physical_.blocks.find(block)); }
+
+  const trace::Dictionary& names_;
+  const ledger::PhysicalLedger& physical_;
+  const Lineage& lineage_;
+  RecomputeReport report_;
+  std::unordered_map<std::uint32_t, std::string> originals_;  // names, by block
+  std::unordered_map<std::uint32_t, json> texts_;             // parsed, by String id: jobs say few different things
+};
+
+void Builder::region(const CheckpointRegion& from) {
+  RegionFigure& figure = report_.regions.emplace_back();
+  figure.module = names_.module_path(from.inner != 0 ? from.inner : from.scope);
+  figure.scope = from.by_phase ? std::string(names_.string(from.node)) : names_.scope_path(from.scope);
+  if (from.has_step) figure.step = from.step;
+  if (from.microbatch >= 0) figure.microbatch = from.microbatch;
+  figure.inferred = from.by_phase;
+  if (from.held_stated) figure.held_bytes = from.held_bytes();
+  figure.input_bytes = from.input_bytes;
+  figure.random_bytes = from.random_bytes;
+  figure.selective_bytes = from.selective_bytes;
+  figure.slots = from.slots;
+  figure.dropped_blocks = from.dropped_blocks;
+  figure.dropped_bytes = from.dropped_bytes;
+  figure.not_held_bytes = from.not_held_bytes;
+  figure.still_live_bytes = from.still_live_bytes;
+  if (from.by_phase) figure.kind = "by_phase";
+  if (from.about == 0) return;
+  if (!texts_.contains(from.about)) texts_.emplace(from.about, parsed(names_.string(from.about)));
+  const json& about = texts_.at(from.about);
+  figure.kind = text_of(about, "kind");
+  figure.preserve_rng = flag_of(about, "preserve_rng");
+  if (const auto dtypes = about.find("input_dtypes"); dtypes != about.end() && dtypes->is_array()) {
+    for (const json& dtype : *dtypes)
+      if (dtype.is_string()) figure.input_dtypes.push_back(dtype.get<std::string>());
+  }
+  if (const auto autocast = about.find("autocast"); autocast != about.end()) {
+    figure.autocast_known = true;
+    if (autocast->is_object()) figure.autocast = text_of(*autocast, "device") + " " + text_of(*autocast, "dtype");
+  }
+}
+
+void Builder::rounds() {
+  for (const RecomputeRound& round : lineage_.rounds) {
+    RegionFigure& figure = report_.regions[round.region];
+    ++figure.times;
+    figure.unfinished += round.unfinished;
+    figure.remade_blocks += round.remade_blocks;
+    figure.remade_bytes += round.remade_bytes;
+    figure.extra_ns += round.end_ns - round.begin_ns;
+    if (round.outcome != 0) {
+      const std::optional<bool> early = flag_of(parsed(names_.string(round.outcome)), "early_stopped");
+      if (early) figure.early_stopped = figure.early_stopped.value_or(false) || *early;
+    } else if (figure.kind == "reentrant" || figure.kind == "by_phase") {
+      figure.early_stopped = false;  // they have no early stop
+    }
+  }
+}
+
+std::string Builder::base_name(const RemadeValue& value) const {
+  const std::string module = names_.module_path(value.scope);
+  const std::string slot(names_.string(value.slot));
+  return (module.empty() ? "" : module + "/") + (slot.empty() ? "value" : slot);
+}
+
+// Names repeat in a step (a module that is called twice, a node of each type): they are numbered in the order in which originals were made.
+void Builder::name_originals() {
+  std::vector<std::tuple<std::uint32_t, std::uint32_t>> order;  // original, value
+  for (std::uint32_t i = 0; i < lineage_.values.size(); ++i)
+    if (lineage_.values[i].original != ledger::no_block) order.emplace_back(lineage_.values[i].original, i);
+  std::sort(order.begin(), order.end());
+  std::unordered_map<std::string, std::uint32_t> seen;
+  std::pair<bool, std::int64_t> step{};
+  for (const auto& [original, index] : order) {
+    if (originals_.contains(original)) continue;
+    const RemadeValue& value = lineage_.values[index];
+    const CheckpointRegion& region = lineage_.regions[lineage_.rounds[value.round].region];
+    if (std::pair(region.has_step, region.step) != step) seen.clear();
+    step = {region.has_step, region.step};
+    std::string name = base_name(value);
+    const std::uint32_t number = ++seen[name];
+    if (number > 1) name += "#" + std::to_string(number);
+    originals_.emplace(original, std::move(name));
+  }
+}
+
+void Builder::values() {
+  name_originals();
+  report_.values.reserve(lineage_.values.size());
+  for (const RemadeValue& value : lineage_.values) {
+    const RecomputeRound& round = lineage_.rounds[value.round];
+    RegionFigure& region = report_.regions[round.region];
+    RemadeFigure& figure = report_.values.emplace_back();
+    const bool known = value.original != ledger::no_block;
+    figure.original = known ? originals_.at(value.original) : "";
+    figure.name = (known ? figure.original : base_name(value)) + "@" + std::to_string(round.number);
+    figure.incarnation = round.number;
+    figure.module = names_.module_path(value.scope);
+    figure.slot = names_.string(value.slot);
+    figure.op = figure.slot.substr(0, figure.slot.find('.'));
+    figure.region = region.scope;
+    figure.step = region.step;
+    figure.microbatch = region.microbatch;
+    figure.matched = name_of(value.matched);
+    figure.dtype = trace::dtype_name(value.dtype);
+    figure.block = value.block;
+    figure.original_block = value.original;
+    figure.slots = value.slots;
+    figure.bytes = bytes(value.block);
+    figure.guess = value.guess;
+    report_.guessed_values += value.guess;
+    if (region.matched.empty() && known) region.matched = figure.matched;
+  }
+}
+
+void Builder::steps() {
+  std::map<std::pair<bool, std::int64_t>, std::size_t> places;
+  const auto of = [&](const std::optional<std::int64_t>& step) -> StepRecompute& {
+    const auto [place, is_new] = places.try_emplace({step.has_value(), step.value_or(0)}, report_.steps.size());
+    if (is_new) report_.steps.emplace_back().step = step;
+    return report_.steps[place->second];
+  };
+  for (const RegionFigure& region : report_.regions) {
+    for (StepRecompute* sum : {&of(region.step), &report_.all}) {
+      ++sum->regions;
+      sum->times += region.times;
+      sum->not_held_bytes += region.not_held_bytes;
+      sum->remade_bytes += region.remade_bytes;
+    }
+  }
+  for (const RecomputeRound& round : lineage_.rounds) {
+    if (round.inside) continue;
+    for (StepRecompute* sum : {&of(report_.regions[round.region].step), &report_.all}) sum->extra_ns += round.end_ns - round.begin_ns;
+  }
+  std::stable_sort(report_.steps.begin(), report_.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+}
+
+RecomputeReport Builder::build() {
+  report_.regions.reserve(lineage_.regions.size());
+  for (const CheckpointRegion& each : lineage_.regions) region(each);
+  rounds();
+  values();
+  steps();
+  report_.unmatched_values = lineage_.unmatched_blocks;
+  report_.unmatched_bytes = lineage_.unmatched_bytes;
+  report_.conflicts = lineage_.conflicts;
+  report_.stray_statements = lineage_.stray_statements + lineage_.lost_blocks;
+  report_.left_out = lineage_.left_out;
+  report_.reused_slots = lineage_.reused_slots;
+  for (const trace::Heap& heap : names_.heaps) report_.device |= heap.device_type != 0;
+  return std::move(report_);
+}
+
+void add_warnings(const trace::TraceFile& file, RecomputeReport& report) {
+  const trace::Health& health = file.health();
+  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
+  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (report.unmatched_values != 0)
+    report.warnings.push_back(format_count(report.unmatched_values) + " remade values have no original that could be found");
+  if (report.conflicts != 0)
+    report.warnings.push_back(format_count(report.conflicts) + " slots share a remade storage and did not share an original one");
+  if (report.stray_statements != 0)
+    report.warnings.push_back(format_count(report.stray_statements) + " statements belong to no region or storage of the trace");
+  if (report.left_out != 0)
+    report.warnings.push_back(format_count(report.left_out) + " regions, recomputes and values are left out: a smaller --range shows them");
+}
+
+template <class T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
+
+ordered_json region_json(const RegionFigure& region) {
+  return {{"module", region.module},
+          {"region", region.scope},
+          {"kind", or_null(region.kind)},
+          {"inferred", region.inferred},
+          {"step", or_null(region.step)},
+          {"microbatch", or_null(region.microbatch)},
+          {"times", region.times},
+          {"unfinished", region.unfinished},
+          {"early_stopped", or_null(region.early_stopped)},
+          {"matched", or_null(region.matched)},
+          {"held_bytes", or_null(region.held_bytes)},
+          {"input_bytes", region.held_bytes ? ordered_json(region.input_bytes) : ordered_json(nullptr)},
+          {"rng_bytes", region.held_bytes ? ordered_json(region.random_bytes) : ordered_json(nullptr)},
+          {"selective_bytes", region.held_bytes ? ordered_json(region.selective_bytes) : ordered_json(nullptr)},
+          {"slots", region.slots},
+          {"dropped_blocks", region.dropped_blocks},
+          {"dropped_bytes", region.dropped_bytes},
+          {"not_held_bytes", region.not_held_bytes},
+          {"still_live_bytes", region.still_live_bytes},
+          {"remade_blocks", region.remade_blocks},
+          {"remade_bytes", region.remade_bytes},
+          {"extra_ns", region.extra_ns},
+          {"input_dtypes", region.input_dtypes},
+          {"autocast", or_null(region.autocast)},
+          {"preserve_rng", or_null(region.preserve_rng)}};
+}
+
+ordered_json value_json(const RemadeFigure& value) {
+  return {{"name", value.name},
+          {"original", or_null(value.original)},
+          {"incarnation", value.incarnation},
+          {"module", value.module},
+          {"op", or_null(value.op)},
+          {"slot", or_null(value.slot)},
+          {"region", value.region},
+          {"step", or_null(value.step)},
+          {"microbatch", or_null(value.microbatch)},
+          {"bytes", value.bytes},
+          {"dtype", or_null(value.dtype)},
+          {"slots", value.slots},
+          {"matched", or_null(value.matched)},
+          {"guess", value.guess},
+          {"block", value.block},
+          {"original_block", value.original_block == ledger::no_block ? ordered_json(nullptr) : ordered_json(value.original_block)}};
+}
+
+ordered_json step_json(const StepRecompute& step) {
+  return {{"step", or_null(step.step)},        {"regions", step.regions},  {"times", step.times}, {"not_held_bytes", step.not_held_bytes},
+          {"remade_bytes", step.remade_bytes}, {"extra_ns", step.extra_ns}};
+}
+
+}  // namespace
+
+Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const RecomputeOptions& options) {
+  ledger::PhysicalOptions physical_options;
+  physical_options.progress = options.progress;
+  Result<ledger::PhysicalLedger> physical = ledger::build_physical(file, physical_options);
+  if (!physical) return physical.take_error();
+  Result<Lineage> lineage = ledger::trace_lineage(file, *physical, {options.range, options.progress});
+  if (!lineage) return lineage.take_error();
+  RecomputeReport report = Builder(file, *physical, *lineage).build();
+  add_warnings(file, report);
+  return report;
+}
+
+ordered_json recompute_json(const RecomputeReport& report) {
+  ordered_json all = {{"schema", "liveset.recompute/1"}, {"file", report.file}};
+  all["all"] = step_json(report.all);
+  all["all"].erase("step");
+  all["times_are_of"] = report.device ? "host" : "cpu";
+  all["values_unmatched"] = report.unmatched_values;
+  all["unmatched_bytes"] = report.unmatched_bytes;
+  all["values_guessed"] = report.guessed_values;
+  all["slots_reused"] = report.reused_slots;
+  all["steps"] = all["regions"] = all["values"] = ordered_json::array();
+  for (const StepRecompute& step : report.steps) all["steps"].push_back(step_json(step));
+  for (const RegionFigure& region : report.regions) all["regions"].push_back(region_json(region));
+  for (const RemadeFigure& value : report.values) all["values"].push_back(value_json(value));
+  all["warnings"] = report.warnings;
+  return all;
+}
+
+}  // namespace liveset::report

@@ -1,0 +1,70 @@
+// What `liveset recompute` says: each checkpoint region of each step, what it held and did not hold, what it made again, what that
+// cost, and for every value that was made again its original.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/ledger/lineage.h"
+#include "viewer/report/text.h"
+
+namespace liveset::report {
+
+struct RegionFigure {
+  std::string module;   // the innermost that contains all that the region saved
+  std::string scope;    // the region's own place: "GPT/checkpoint:0"; of an inferred one: the node of backward that recomputed
+  std::string kind;     // "non_reentrant", "reentrant", "selective", "by_phase", "" when the job does not say
+  std::string matched;  // how originals were found: "position", "order", "" when none was
+  std::optional<std::int64_t> step, microbatch;
+  std::uint64_t times = 0, unfinished = 0;
+  std::optional<bool> early_stopped, preserve_rng;
+  std::optional<std::uint64_t> held_bytes;  // absent: the job does not say which storages the region holds
+  std::uint64_t input_bytes = 0, random_bytes = 0, selective_bytes = 0;
+  std::uint64_t slots = 0, dropped_blocks = 0, dropped_bytes = 0, not_held_bytes = 0, still_live_bytes = 0;
+  std::uint64_t remade_blocks = 0, remade_bytes = 0, extra_ns = 0;
+  std::vector<std::string> input_dtypes;
+  std::string autocast;  // "cpu bfloat16"; "" when it was off or the job does not say
+  bool autocast_known = false, inferred = false;
+};
+
+struct RemadeFigure {
+  std::string name, original, module, op, slot, region, matched;  // original: "" when it was not found
+  std::string dtype;
+  std::optional<std::int64_t> step, microbatch;
+  std::uint32_t incarnation = 1, block = 0, original_block = ledger::no_block, slots = 0;
+  std::uint64_t bytes = 0;
+  bool guess = false;
+};
+
+struct StepRecompute {
+  std::optional<std::int64_t> step;
+  std::uint64_t regions = 0, times = 0, not_held_bytes = 0, remade_bytes = 0, extra_ns = 0;  // extra: of recomputes inside others once
+};
+
+struct RecomputeReport {
+  std::string file;
+  std::vector<RegionFigure> regions;
+  std::vector<StepRecompute> steps;
+  std::vector<RemadeFigure> values;
+  StepRecompute all;
+  bool device = false;  // the job used a device that works on its own: times are of the host
+  std::uint64_t unmatched_values = 0, unmatched_bytes = 0, guessed_values = 0, conflicts = 0, stray_statements = 0, left_out = 0,
+                reused_slots = 0;
+  std::vector<std::string> warnings;
+};
+
+struct RecomputeOptions {
+  ledger::Range range;
+  ledger::Progress progress;
+};
+
+Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const RecomputeOptions& options);
+nlohmann::ordered_json recompute_json(const RecomputeReport& report);
+// The regions of one step (the last that recomputed), the sums of the steps, the largest values of that step.
+std::string recompute_text(const RecomputeReport& report, std::size_t top, const Style& style);
+std::string recompute_markdown(const RecomputeReport& report, std::size_t top, const Style& style);
+std::string recompute_csv(const RecomputeReport& report);  // the regions
+
+}  // namespace liveset::report

@@ -1,0 +1,170 @@
+// `liveset recompute` for people.
+#include <algorithm>
+
+#include "viewer/report/recompute.h"
+
+namespace liveset::report {
+namespace {
+
+std::string step_name(const std::optional<std::int64_t>& step) { return step ? "step " + std::to_string(*step) : "outside of steps"; }
+
+// "float32", "bfloat16, int64": each once, in order.
+std::string dtypes_of(const RegionFigure& region) {
+  std::string text;
+  std::vector<std::string> seen;
+  for (const std::string& dtype : region.input_dtypes) {
+    if (std::find(seen.begin(), seen.end(), dtype) != seen.end()) continue;
+    seen.push_back(dtype);
+    text += (text.empty() ? "" : ", ") + dtype;
+  }
+  if (!region.autocast.empty()) text += (text.empty() ? "" : "; ") + ("autocast " + region.autocast);
+  return text.empty() ? "-" : text;
+}
+
+std::string end_of(const RegionFigure& region) {
+  if (region.times == 0) return "-";
+  if (region.unfinished != 0) return "unfinished";
+  if (!region.early_stopped) return "-";
+  return *region.early_stopped ? "early" : "whole";
+}
+
+std::string milliseconds(std::uint64_t ns) {
+  const std::uint64_t hundredths = (ns + 5000) / 10000;
+  const std::string fraction = std::to_string(hundredths % 100);
+  return std::to_string(hundredths / 100) + "." + (fraction.size() < 2 ? "0" : "") + fraction;
+}
+
+std::string place_of(const RegionFigure& region) {
+  return (region.module.empty() ? region.scope : region.module) + (region.inferred ? " (inferred from " + region.scope + ")" : "");
+}
+
+Table regions_table(const std::vector<const RegionFigure*>& regions, TableFormat format, const Style& style) {
+  Table table({{"times", true}, {"held", true}, {"not held", true}, {"remade", true}, {"extra ms", true}, {"end"}, {"module"}, {"inputs"}},
+              format, style);
+  for (const RegionFigure* region : regions)
+    table.row({Cell::count(region->times), region->held_bytes ? Cell::bytes(*region->held_bytes) : Cell::words("?"),
+               Cell::bytes(region->not_held_bytes), Cell::bytes(region->remade_bytes), Cell::words(milliseconds(region->extra_ns)),
+               Cell::words(end_of(*region)), Cell::words(place_of(*region)), Cell::words(dtypes_of(*region))});
+  return table;
+}
+
+Table steps_table(const RecomputeReport& report, std::size_t top, TableFormat format, const Style& style) {
+  Table table({{"step", true}, {"regions", true}, {"times", true}, {"not held", true}, {"remade", true}, {"extra ms", true}}, format,
+              style);
+  for (std::size_t i = 0; i < std::min(top, report.steps.size()); ++i) {
+    const StepRecompute& step = report.steps[i];
+    table.row({Cell::words(step.step ? std::to_string(*step.step) : "-"), Cell::count(step.regions), Cell::count(step.times),
+               Cell::bytes(step.not_held_bytes), Cell::bytes(step.remade_bytes), Cell::words(milliseconds(step.extra_ns))});
+  }
+  return table;
+}
+
+Table values_table(const std::vector<const RemadeFigure*>& values, TableFormat format, const Style& style) {
+  Table table({{"bytes", true}, {"again", true}, {"dtype"}, {"original"}, {"by"}}, format, style);
+  for (const RemadeFigure* value : values)
+    table.row({Cell::bytes(value->bytes), Cell::count(value->incarnation), Cell::words(value->dtype.empty() ? "-" : value->dtype),
+               Cell::words(value->original.empty() ? "(not found)" : value->original),
+               Cell::words(value->matched + std::string(value->guess ? ", a guess" : ""))});
+  return table;
+}
+
+// The step to show: the last one that made something again, else the last one with a region.
+std::optional<std::int64_t> shown_step(const RecomputeReport& report) {
+  const StepRecompute* shown = nullptr;
+  for (const StepRecompute& step : report.steps)
+    if (shown == nullptr || step.times != 0 || shown->times == 0) shown = &step;
+  return shown == nullptr ? std::nullopt : shown->step;
+}
+
+std::vector<const RegionFigure*> regions_of(const RecomputeReport& report, const std::optional<std::int64_t>& step) {
+  std::vector<const RegionFigure*> regions;
+  for (const RegionFigure& region : report.regions)
+    if (region.step == step) regions.push_back(&region);
+  return regions;
+}
+
+std::vector<const RemadeFigure*> largest_of(const RecomputeReport& report, const std::optional<std::int64_t>& step, std::size_t top) {
+  std::vector<const RemadeFigure*> values;
+  for (const RemadeFigure& value : report.values)
+    if (value.step == step) values.push_back(&value);
+  std::stable_sort(values.begin(), values.end(), [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
+  if (values.size() > top) values.resize(top);
+  return values;
+}
+
+std::string more(std::size_t all, std::size_t shown, const char* what) {
+  return all > shown ? "  (" + format_count(all - shown) + " more " + what + "; --top shows more)\n" : "";
+}
+
+}  // namespace
+
+std::string recompute_text(const RecomputeReport& report, std::size_t top, const Style& style) {
+  std::string text;
+  if (report.regions.empty()) {
+    text = "RECOMPUTE  none: the trace has no checkpoint region and no recompute\n";
+  } else {
+    const StepRecompute& all = report.all;
+    text = "RECOMPUTE  " + format_bytes(all.not_held_bytes, style.exact_bytes) + " not held, " +
+           format_bytes(all.remade_bytes, style.exact_bytes) + " made again, " + format_time(all.extra_ns) + " more" +
+           (report.device ? " on the host" : "") + "\n           " + format_count(all.regions) + " regions in " +
+           format_count(report.steps.size()) + (report.steps.size() == 1 ? " step, " : " steps, ") + format_count(all.times) +
+           " recomputes; " + format_count(report.values.size() - report.unmatched_values) + " of " + format_count(report.values.size()) +
+           " remade values have their original\n\n";
+    const std::optional<std::int64_t> step = shown_step(report);
+    std::vector<const RegionFigure*> regions = regions_of(report, step);
+    const std::size_t count = regions.size(), rows = std::max<std::size_t>(top, 10);
+    if (count > rows) regions.resize(rows);
+    std::string title = step_name(step);
+    title[0] = title[0] == 's' ? 'S' : 'O';
+    text += title + "\n" + regions_table(regions, TableFormat::text, style).render() + more(count, regions.size(), "regions");
+    if (report.steps.size() > 1)
+      text += "\nSteps (--step shows another one)\n" + steps_table(report, rows, TableFormat::text, style).render() +
+              more(report.steps.size(), rows, "steps");
+    const auto largest = largest_of(report, step, top);
+    if (!largest.empty()) text += "\nThe largest values made again\n" + values_table(largest, TableFormat::text, style).render();
+    std::uint64_t still_live = 0;
+    for (const RegionFigure* region : regions_of(report, step)) still_live += region->still_live_bytes;
+    if (still_live != 0)
+      text += "\n  " + format_bytes(still_live, style.exact_bytes) +
+              " that regions gave up were still in memory when they were made again:\n  weights, inputs, and what else holds them "
+              "(liveset leaks)\n";
+  }
+  for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
+  return report.warnings.empty() ? text : text + "\n";
+}
+
+std::string recompute_markdown(const RecomputeReport& report, std::size_t top, const Style& style) {
+  const std::optional<std::int64_t> step = shown_step(report);
+  return regions_table(regions_of(report, step), TableFormat::md, style).render() + "\n" +
+         steps_table(report, report.steps.size(), TableFormat::md, style).render() + "\n" +
+         values_table(largest_of(report, step, top), TableFormat::md, style).render();
+}
+
+std::string recompute_csv(const RecomputeReport& report) {
+  Table table({{"step"},
+               {"microbatch"},
+               {"region"},
+               {"module"},
+               {"kind"},
+               {"times"},
+               {"early_stopped"},
+               {"held_bytes"},
+               {"not_held_bytes"},
+               {"still_live_bytes"},
+               {"remade_bytes"},
+               {"extra_ns"},
+               {"input_dtypes"},
+               {"autocast"}},
+              TableFormat::csv, {});
+  const auto number = [](const auto& value) { return Cell::words(value ? std::to_string(*value) : ""); };
+  for (const RegionFigure& region : report.regions)
+    table.row({number(region.step), number(region.microbatch), Cell::words(region.scope), Cell::words(region.module),
+               Cell::words(region.kind), Cell::words(std::to_string(region.times)),
+               Cell::words(region.early_stopped ? (*region.early_stopped ? "true" : "false") : ""), number(region.held_bytes),
+               Cell::words(std::to_string(region.not_held_bytes)), Cell::words(std::to_string(region.still_live_bytes)),
+               Cell::words(std::to_string(region.remade_bytes)), Cell::words(std::to_string(region.extra_ns)),
+               Cell::words(region.input_dtypes.empty() ? "" : dtypes_of(region)), Cell::words(region.autocast)});
+  return table.render();
+}
+
+}  // namespace liveset::report
