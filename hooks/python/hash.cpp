@@ -1,0 +1,215 @@
+#include "hooks/python/hash.h"
+
+#include <cstring>
+
+namespace liveset::python {
+namespace {
+
+// XXH64 by its public specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0.
+constexpr std::uint64_t prime1 = 0x9E3779B185EBCA87ULL, prime2 = 0xC2B2AE3D27D4EB4FULL, prime3 = 0x165667B19E3779F9ULL,
+                        prime4 = 0x85EBCA77C2B2AE63ULL, prime5 = 0x27D4EB2F165667C5ULL;
+
+std::uint64_t rotated(std::uint64_t number, int bits) { return number << bits | number >> (64 - bits); }
+std::uint64_t round_of(std::uint64_t lane, std::uint64_t input) { return rotated(lane + input * prime2, 31) * prime1; }
+std::uint64_t merged(std::uint64_t sum, std::uint64_t lane) { return (sum ^ round_of(0, lane)) * prime1 + prime4; }
+
+template <typename Number>
+Number read(const unsigned char* bytes) {
+  Number number;
+  std::memcpy(&number, bytes, sizeof number);
+  return number;
+}
+
+class Hasher {
+ public:
+  void add(const unsigned char* bytes, std::uint64_t count) {
+    length_ += count;
+    if (held_ != 0) {
+      const std::uint64_t taken = count < stripe - held_ ? count : stripe - held_;
+      std::memcpy(rest_ + held_, bytes, taken);
+      held_ += taken;
+      bytes += taken;
+      count -= taken;
+      if (held_ < stripe) return;
+      take(rest_);
+      held_ = 0;
+    }
+    for (; count >= stripe; bytes += stripe, count -= stripe) take(bytes);
+    if (count == 0) return;
+    std::memcpy(rest_, bytes, count);
+    held_ = count;
+  }
+
+  std::uint64_t result() const {
+    std::uint64_t sum = prime5;
+    if (length_ >= stripe) {
+      sum = rotated(lanes_[0], 1) + rotated(lanes_[1], 7) + rotated(lanes_[2], 12) + rotated(lanes_[3], 18);
+      for (const std::uint64_t lane : lanes_) sum = merged(sum, lane);
+    }
+    sum += length_;
+    const unsigned char* bytes = rest_;
+    std::uint64_t left = held_;
+    for (; left >= 8; bytes += 8, left -= 8) sum = rotated(sum ^ round_of(0, read<std::uint64_t>(bytes)), 27) * prime1 + prime4;
+    if (left >= 4) {
+      sum = rotated(sum ^ read<std::uint32_t>(bytes) * prime1, 23) * prime2 + prime3;
+      bytes += 4;
+      left -= 4;
+    }
+    for (; left != 0; ++bytes, --left) sum = rotated(sum ^ *bytes * prime5, 11) * prime1;
+    sum = (sum ^ sum >> 33) * prime2;
+    sum = (sum ^ sum >> 29) * prime3;
+    return sum ^ sum >> 32;
+  }
+
+ private:
+  static constexpr std::uint64_t stripe = 32;
+  void take(const unsigned char* bytes) {
+    for (int lane = 0; lane < 4; ++lane) lanes_[lane] = round_of(lanes_[lane], read<std::uint64_t>(bytes + 8 * lane));
+  }
+
+  std::uint64_t lanes_[4] = {prime1 + prime2, prime2, 0, 0 - prime1};
+  std::uint64_t length_ = 0, held_ = 0;
+  unsigned char rest_[stripe];
+};
+
+// Dimensions of one element go, and those that lie in memory like one become one.
+Strided joined(const Strided& tensor) {
+  Strided out;
+  out.data = tensor.data;
+  out.item_bytes = tensor.item_bytes;
+  for (int dimension = 0; dimension < tensor.dimensions; ++dimension) {
+    const std::uint64_t size = tensor.sizes[dimension], stride = tensor.strides[dimension];
+    if (size == 1) continue;
+    const int last = out.dimensions - 1;
+    if (last >= 0 && out.strides[last] == size * stride) {
+      out.sizes[last] *= size;
+      out.strides[last] = stride;
+    } else {
+      out.sizes[out.dimensions] = size;
+      out.strides[out.dimensions++] = stride;
+    }
+  }
+  return out;
+}
+
+// Calls `take(first element, count, stride in elements)` for the runs of the last dimension, in order.
+template <typename Take>
+void for_each_run(const Strided& given, Take take) {
+  const Strided tensor = joined(given);
+  for (int dimension = 0; dimension < tensor.dimensions; ++dimension) {
+    if (tensor.sizes[dimension] == 0) return;
+  }
+  if (tensor.dimensions == 0) return take(tensor.data, std::uint64_t{1}, std::uint64_t{1});
+  const int last = tensor.dimensions - 1;
+  std::uint64_t index[most_dimensions] = {};
+  const unsigned char* data = tensor.data;
+  for (;;) {
+    take(data, tensor.sizes[last], tensor.strides[last]);
+    int dimension = last - 1;
+    for (; dimension >= 0; --dimension) {
+      data += tensor.strides[dimension] * tensor.item_bytes;
+      if (++index[dimension] < tensor.sizes[dimension]) break;
+      data -= tensor.sizes[dimension] * tensor.strides[dimension] * tensor.item_bytes;
+      index[dimension] = 0;
+    }
+    if (dimension < 0) return;
+  }
+}
+
+float half(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+  std::uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
+  if (exponent == 0 && fraction == 0) return read<float>(reinterpret_cast<const unsigned char*>(&sign));
+  if (exponent == 0x1f) {
+    exponent = 0xff;
+  } else {
+    exponent += 112;
+    if (exponent == 112) {  // without the leading one
+      for (++exponent; (fraction & 0x400) == 0; --exponent) fraction <<= 1;
+      fraction &= 0x3ff;
+    }
+  }
+  const std::uint32_t wide = sign | exponent << 23 | fraction << 13;
+  return read<float>(reinterpret_cast<const unsigned char*>(&wide));
+}
+
+float brain(std::uint16_t bits) {
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  return read<float>(reinterpret_cast<const unsigned char*>(&wide));
+}
+
+void count_in(double number, Figures& figures) {
+  const double size = number < 0 ? -number : number;
+  if (!(size <= 1.7976931348623157e308)) {
+    ++figures.not_finite;
+    return;
+  }
+  figures.sum_of_squares += size * size;
+  if (size > figures.max_abs) figures.max_abs = size;
+}
+
+template <typename Number>
+void count_run(const unsigned char* data, std::uint64_t count, std::uint64_t step, int parts, Figures& figures) {
+  for (; count != 0; --count, data += step) {
+    for (int part = 0; part < parts; ++part) {
+      count_in(static_cast<double>(read<Number>(data + static_cast<unsigned>(part) * sizeof(Number))), figures);
+    }
+  }
+}
+
+template <float (*wide)(std::uint16_t)>
+void count_short_run(const unsigned char* data, std::uint64_t count, std::uint64_t step, Figures& figures) {
+  for (; count != 0; --count, data += step) count_in(static_cast<double>(wide(read<std::uint16_t>(data))), figures);
+}
+
+}  // namespace
+
+std::uint64_t hash(const Strided& tensor) {
+  Hasher hasher;
+  unsigned char gathered[4096];
+  const std::uint64_t item = tensor.item_bytes;
+  for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
+    if (stride == 1 || item > sizeof gathered) {
+      for (; stride != 1 && count != 0; --count, data += stride * item) hasher.add(data, item);
+      if (count != 0) hasher.add(data, count * item);
+      return;
+    }
+    const std::uint64_t most = sizeof gathered / item;
+    while (count != 0) {
+      const std::uint64_t now = count < most ? count : most;
+      for (std::uint64_t each = 0; each < now; ++each, data += stride * item) std::memcpy(gathered + each * item, data, item);
+      hasher.add(gathered, now * item);
+      count -= now;
+    }
+  });
+  return hasher.result();
+}
+
+Figures figures(const Strided& tensor, int dtype) {
+  Figures found;
+  found.known = true;
+  for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
+    const std::uint64_t step = stride * tensor.item_bytes;
+    switch (dtype) {
+      case 1:
+      case 12: count_run<std::uint8_t>(data, count, step, 1, found); break;
+      case 2: count_run<std::int8_t>(data, count, step, 1, found); break;
+      case 3: count_run<std::int16_t>(data, count, step, 1, found); break;
+      case 4: count_run<std::int32_t>(data, count, step, 1, found); break;
+      case 5: count_run<std::int64_t>(data, count, step, 1, found); break;
+      case 6: count_short_run<half>(data, count, step, found); break;
+      case 7: count_run<float>(data, count, step, 1, found); break;
+      case 8: count_run<double>(data, count, step, 1, found); break;
+      case 10: count_run<float>(data, count, step, 2, found); break;
+      case 11: count_run<double>(data, count, step, 2, found); break;
+      case 28: count_run<std::uint16_t>(data, count, step, 1, found); break;
+      case 29: count_run<std::uint32_t>(data, count, step, 1, found); break;
+      case 30: count_run<std::uint64_t>(data, count, step, 1, found); break;
+      case 16: count_short_run<brain>(data, count, step, found); break;
+      default: found.known = false;
+    }
+  });
+  return found;
+}
+
+}  // namespace liveset::python
