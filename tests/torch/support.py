@@ -31,9 +31,9 @@ class Run:
         folder = pathlib.Path(f"{self.trace}.d")
         return ([self.trace] if self.trace.exists() else []) + sorted(folder.glob("*.liveset") if folder.exists() else [])
 
-    def read(self, *command, trace=None):
+    def read(self, *command, trace=None, statuses=(0,)):
         done = subprocess.run([LIVESET, *command, "--format", "json", trace or self.trace], capture_output=True, text=True, timeout=100)
-        if done.returncode != 0:
+        if done.returncode not in statuses:
             raise AssertionError(f"liveset {' '.join(command)} ended with {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
 
@@ -48,17 +48,18 @@ class TorchTest(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="liveset-torch-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 
-    def record(self, script, *arguments, python=(), environment=None, name="run"):
+    def record(self, script, *arguments, python=(), environment=None, name="run", options=()):
         """`script` is a file, or the text of one."""
         if not isinstance(script, pathlib.Path):
             path = self.folder / f"{name}.py"
             path.write_text(script)
             script = path
-        return self.record_command([sys.executable, *python, script, *arguments], environment, name)
+        return self.record_command([sys.executable, *python, script, *arguments], environment, name, options)
 
-    def record_command(self, command, environment=None, name="run"):
+    def record_command(self, command, environment=None, name="run", options=()):
+        """`options`: of `liveset run`."""
         trace = self.folder / f"{name}.liveset"
-        completed = subprocess.run([LIVESET, "run", "-q", "-o", trace, "--", *command], capture_output=True, text=True, timeout=280,
+        completed = subprocess.run([LIVESET, "run", "-q", *options, "-o", trace, "--", *command], capture_output=True, text=True, timeout=280,
                                    env={**os.environ, **(environment or {})}, cwd=self.folder)
         return Run(completed, trace)
 

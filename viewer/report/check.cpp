@@ -14,6 +14,8 @@ std::string quoted_place(const Finding& finding, const Style& style) {
   return text;
 }
 
+std::string counted(std::uint64_t count, const std::string& what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
+
 void add_line(std::string& text, const std::string& title, const std::string& content, const Style& style) {
   if (!content.empty()) text += "      " + title + " " + printable(content, style) + "\n";
 }
@@ -45,7 +47,7 @@ ordered_json check_json(const std::vector<Check>& checks) {
 std::string check_text(const std::vector<Check>& checks, const Style& style) {
   std::string text;
   for (const Check& check : checks) {
-    text += check.name + ": " + (check.ok() ? "ok" : format_count(check.findings.size() + check.left_out) + " findings") + "\n";
+    text += check.name + ": " + (check.ok() ? "ok" : counted(check.findings.size() + check.left_out, "finding")) + "\n";
     for (const Finding& finding : check.findings) {
       text += "  " + quoted_place(finding, style);
       if (finding.step >= 0) text += ", step " + std::to_string(finding.step);

@@ -6,7 +6,7 @@ autograd's hook stack; the training script is not edited.
 """
 import os
 
-from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, statistics
+from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, replay, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -29,10 +29,12 @@ def install(torch, native):
 def install_parts(context):
     global _installed
     scopes = modules.Modules(context)
+    rate = float(os.environ.get(replay.VARIABLE) or 0)
+    checked = [replay.Replay(context, scopes, rate)] if rate > 0 else []  # before the hooks of regions: it imports what they look for
     regions = checkpoints.Checkpoints(context, scopes)
     _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), holders.Holders(context),
                   ending.Ending(context), regions, reentrant.Reentrant(context, regions), distributed.Distributed(context, scopes),
-                  engine.Engine(context, scopes, regions)]
+                  engine.Engine(context, scopes, regions), *checked]
     try:
         for part in _installed:
             part.install()

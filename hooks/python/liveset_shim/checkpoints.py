@@ -276,7 +276,7 @@ class Checkpoints:
         for_each_tensor(context.Tensor, held.get("kwargs"), say_input)
         for_each_tensor(context.Tensor, held.get("args"), say_input)
         # A lambda's captured tensors live as long as the frame too.
-        for_each_tensor(context.Tensor, list(closure_of(held.get("fn")).values()), say_input)
+        for_each_tensor(context.Tensor, list(closure_of(original_of(held.get("fn"))).values()), say_input)
 
 
 def original_of(function):
