@@ -4,12 +4,14 @@
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/process.h"
 #include "hooks/driver/hook.h"
+#include "hooks/python/frames.h"
 #include "hooks/python/install.h"
 
 namespace {
 
 __attribute__((constructor)) void loaded() {
   liveset::core::process.start();
+  liveset::python::start_frames();
   liveset::api::start();
   liveset::autograd::start(&liveset::c10_hook::heap_of);
   liveset::driver::start({&liveset::c10_hook::heap_of, &liveset::c10_hook::phase_now});

@@ -8,6 +8,7 @@
 #include "hooks/core/old_symbols.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/cpython.h"
+#include "hooks/python/frames.h"
 #include "hooks/python/native.h"
 
 namespace liveset::python {
@@ -74,7 +75,9 @@ void declare_without_shim(const char* why) { core::declare_source("python", "", 
 
 void run_bootstrap(const CPython& py) {
   char directory[4096];
-  if (!find_shim(directory, sizeof directory)) {
+  const bool found = find_shim(directory, sizeof directory);
+  find_frames(py, found ? directory : "");
+  if (!found) {
     __atomic_store_n(&shim_wanted, false, __ATOMIC_RELAXED);
     declare_without_shim("the Python hooks' files are missing beside the preloaded library");
     return;
@@ -132,6 +135,7 @@ bool ask_interpreter() {
 std::uint32_t reports_so_far() { return __atomic_load_n(&events, __ATOMIC_RELAXED); }
 
 void say_exiting() {
+  say_frames_exiting();
   if (reports_so_far() == 0 || !__atomic_load_n(&shim_wanted, __ATOMIC_RELAXED)) return;
   declare_without_shim("the Python hooks were not installed: the main thread ran no Python code after torch's first block");
 }

@@ -38,6 +38,11 @@ std::string checked_steps(const std::string& text) {
   return text;
 }
 
+std::string checked_stacks(const std::string& text) {
+  if (!text.empty() && text != "python") throw CLI::ValidationError("--stacks", "'" + text + "' is not known: there are stacks of python");
+  return "python";
+}
+
 }  // namespace
 
 void add_job_options(CLI::App& command, launch::RunOptions& options) {
@@ -66,6 +71,10 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
                       "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
                       [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps(text)); })
       ->option_text("[=N]");
+  add_flag_with_value(command, "--stacks",
+                      "record the Python stack of every block, at its allocation and at its free: for `liveset peak --by stack`",
+                      [&options](const std::string& text) { add_variable(options, "LIVESET_STACKS", checked_stacks(text)); })
+      ->option_text("[=python]");
   command
       .add_option("--log-level", options.log.level,
                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/stacks.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::report {
@@ -88,6 +89,7 @@ ordered_json event_json(const trace::Dictionary& names, const Event& event) {
   const ColumnMask mask = columns_of(event);
   add_block(names, event, mask, json);
   add_value(names, event, mask, json);
+  if (event.stack != 0) add_frames(names, event.stack, json);
   return json;
 }
 
@@ -96,6 +98,7 @@ std::string event_details(const trace::Dictionary& names, const Event& event) {
   const ColumnMask mask = columns_of(event);
   add_block(names, event, mask, json);
   add_value(names, event, mask, json);
+  if (event.stack != 0) json["stack"] = names.stack_text(event.stack);
   std::string text;
   for (const auto& [key, field] : json.items()) {
     if (field.is_string() && field.get_ref<const std::string&>().empty()) continue;
