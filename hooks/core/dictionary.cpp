@@ -19,7 +19,7 @@ constexpr std::uint64_t step_bytes = 1U << 20;
 
 // Stacks must leave room for the names that everything else needs; frames are numbered in 16 bits elsewhere (hooks/python/frames.cpp).
 std::uint32_t most_of(EntryType type) {
-  if (type == EntryType::stack) return 1U << 18;
+  if (type == EntryType::stack) return 1U << 19;
   return type == EntryType::frame ? 0xffff : ~0U;
 }
 

@@ -23,7 +23,7 @@ struct StackCache {
 // The calling thread's; null when it has recorded nothing yet.
 StackCache* own_stack_cache();
 
-// 0: the dictionary is full, which was counted. At most 65,535 frames and 262,144 stacks.
+// 0: the dictionary is full, which was counted. At most 65,535 frames and 524,288 stacks.
 std::uint32_t intern_frame(std::uint32_t function, std::uint32_t file, std::uint32_t line);
 std::uint32_t intern_stack(std::uint32_t parent, std::uint32_t frame);
 // A stack that says why there is none. `slot` keeps its id: static, 0 at first.

@@ -383,19 +383,19 @@ TEST_F(RecorderTest, StacksLeaveRoomForOtherNames) {
   for (std::uint32_t frame = 1; frame <= 70'000; ++frame) made += intern_frame(1, 2, frame) != 0;
   EXPECT_EQ(made, 65'535U);
   made = 0;
-  for (std::uint32_t frame = 1; frame <= 300'000; ++frame) {
+  for (std::uint32_t frame = 1; frame <= 600'000; ++frame) {
     const std::uint32_t stack = intern_stack(frame % 1000, frame);
     if (stack == 0) continue;
     EXPECT_EQ(stack, last + 1);
     last = stack;
     ++made;
   }
-  EXPECT_EQ(made, 1U << 18);
+  EXPECT_EQ(made, 1U << 19);
   EXPECT_NE(intern_string("a name", 6), 0U);
   record_mark(channel::kind_step_begin, 0);
   EXPECT_EQ(events().size(), 1U);
-  EXPECT_EQ(file->health().lost_names, 70'000 - 65'535U + 300'000 - (1U << 18));
-  EXPECT_EQ(file->dictionary().stacks.size(), (1U << 18) + 1);
+  EXPECT_EQ(file->health().lost_names, 70'000 - 65'535U + 600'000 - (1U << 19));
+  EXPECT_EQ(file->dictionary().stacks.size(), (1U << 19) + 1);
 }
 
 }  // namespace

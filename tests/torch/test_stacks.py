@@ -1,0 +1,287 @@
+"""`run --stacks`: the stack of a block is the one that Python itself shows at that place."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+from support import JOBS, LIVESET, DryRunTest, Run, TorchTest
+
+
+def blocks(run, trace=None):
+    """Allocations and frees of the trace, as `dump` has them."""
+    events = run.read("dump", trace=trace)["events"]
+    return [event for event in events if event["kind"] in ("alloc", "free_requested")]
+
+
+def places(frames):
+    return [[frame["function"], frame["line"]] for frame in frames]
+
+
+class StackTest(TorchTest):
+    def record_stacks(self, script, *arguments, environment=None, name="run", options=("--stacks",)):
+        if not isinstance(script, pathlib.Path):
+            path = self.folder / f"{name}.py"
+            path.write_text(script, encoding="utf-8", errors="surrogateescape")
+            script = path
+        trace = self.folder / f"{name}.liveset"
+        done = subprocess.run([LIVESET, "run", "-q", *options, "-o", trace, "--", sys.executable, script, *arguments], capture_output=True,
+                              text=True, timeout=280, env={**os.environ, **(environment or {})}, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return Run(done, trace)
+
+    def lost_names(self, run):
+        text = subprocess.run([LIVESET, "summary", run.trace], capture_output=True, text=True, check=True).stdout
+        found = re.search(r"([\d,]+) names were lost", " ".join(text.split()))
+        return int(found[1].replace(",", "")) if found else 0
+
+    def assert_stacks_are_pythons(self, run):
+        seen = {int(size): stack for size, stack in json.loads(run.stdout).items()}
+        self.assertGreater(len(seen), 40)
+        by_size = {event["bytes"]: event for event in blocks(run) if event.get("bytes") in seen}
+        self.assertEqual(set(by_size), set(seen))
+        for size, stack in seen.items():
+            frames = by_size[size]["frames"]
+            found = places(frames)
+            if len(stack) > 128:
+                self.assertEqual(by_size[size]["frames_end"], "deeper than 128 frames")
+                self.assertEqual(len(found), 128)
+                stack = stack[:128]
+            else:
+                self.assertNotIn("frames_end", by_size[size])
+            self.assertEqual(found, stack)
+        files = {frame["file"] for event in by_size.values() for frame in event["frames"]}
+        self.assertIn(str(JOBS / "stacks.py"), files)
+        self.assertIn('a "file"\nof €\\', files)
+
+
+class Stacks(StackTest):
+    def test_are_those_that_python_shows(self):
+        run = self.record_stacks(JOBS / "stacks.py")
+        self.assert_sound(run)
+        self.assert_stacks_are_pythons(run)
+        info = run.read("info")
+        source = next(source for source in info["sources"] if source["name"] == "stacks")
+        self.assertRegex(source["version"], r"^CPython 3\.\d+\.\d+$")
+        self.assertNotEqual(source["covers"], "nothing")
+
+    def test_are_not_recorded_unless_asked_for(self):
+        run = self.record_stacks(JOBS / "stacks.py", options=())
+        self.assertFalse([event for event in blocks(run) if "frames" in event])
+        self.assertNotIn("stacks", [source["name"] for source in run.read("info")["sources"]])
+
+    def test_leave_our_own_frames_out_and_reach_through_modules_and_backward(self):
+        run = self.record_stacks("""
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 64)
+    def forward(self, x):
+        return torch.tanh(self.inner(x))
+net = Net()
+optimizer = torch.optim.AdamW(net.parameters())
+def step():
+    loss = net(torch.ones(32, 64)).sum()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+for _ in range(3):
+    step()
+""")
+        self.assert_sound(run)
+        events = blocks(run)
+        for event in events:
+            for frame in event.get("frames", ()):
+                self.assertNotIn("liveset_shim", frame["file"])
+        own = str(self.folder / "run.py")
+        late = events[len(events) // 2:]
+        forward = [event for event in late if event["phase"] == "forward" and event["kind"] == "alloc"]
+        self.assertTrue(forward)
+        for event in forward:
+            self.assertIn(["step", 14], places([frame for frame in event["frames"] if frame["file"] == own]))
+        backward = [event for event in late if event["phase"] == "backward" and event["kind"] == "alloc"]
+        self.assertTrue(backward)
+        for event in backward:
+            self.assertEqual(places([frame for frame in event["frames"] if frame["file"] == own])[0], ["step", 15])
+        updates = [event for event in events if event["phase"] == "optimizer" and event["kind"] == "alloc"]
+        self.assertTrue(updates)
+        for event in updates:
+            self.assertIn(["step", 16], places([frame for frame in event["frames"] if frame["file"] == own]))
+
+    def test_a_free_has_the_stack_of_its_own_place(self):
+        run = self.record_stacks("""
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+def make():
+    return torch.empty(777_216, dtype=torch.uint8)
+def drop():
+    global block
+    del block
+block = make()
+drop()
+""")
+        events = blocks(run)
+        made = next(event for event in events if event.get("bytes") == 777_216)
+        freed = next(event for event in events if event["kind"] == "free_requested" and event["allocation"] == made["allocation"])
+        self.assertEqual(places(made["frames"]), [["make", 6], ["<module>", 10]])
+        self.assertEqual(places(freed["frames"]), [["drop", 9], ["<module>", 11]])
+
+    def test_code_objects_that_come_and_go_never_lend_their_names(self):
+        # Each allocation comes from a function that is made for it, with a name of its own, and gone right after: its code object's
+        # address is soon another's.
+        run = self.record_stacks("""
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+addresses = set()
+for i in range(20_000):
+    names = {}
+    exec(f"def made_{i}():\\n" + "\\n" * (i % 50) + f"    return torch.empty({4096 + i}, dtype=torch.uint8)\\n", {"torch": torch}, names)
+    made = names[f"made_{i}"]
+    addresses.add(id(made.__code__))
+    tensor = made()
+    del made, names
+assert len(addresses) < 10_000, len(addresses)
+""")
+        self.assert_sound(run)
+        sizes = {event["bytes"]: event["frames"] for event in blocks(run) if event["kind"] == "alloc" and event["bytes"] >= 4096}
+        self.assertEqual(len(sizes), 20_000)
+        for size, frames in sizes.items():
+            number = size - 4096
+            self.assertEqual(places(frames[:1]), [[f"made_{number}", 2 + number % 50]])
+
+    def test_more_code_than_is_remembered_is_named_all_the_same(self):
+        run = self.record_stacks("""
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+text = "def made():\\n    return torch.empty(4096, dtype=torch.uint8)\\n"
+for i in range(100_000):
+    names = {}
+    exec(text, {"torch": torch}, names)
+    if i % 4 == 0: kept = names["made"].__code__
+    names["made"]()
+""")
+        self.assert_sound(run)
+        self.assertEqual(self.lost_names(run), 0)
+        made = [event["frames"] for event in blocks(run) if event.get("bytes") == 4096]
+        self.assertEqual(len(made), 100_000)
+        self.assertEqual({tuple(map(tuple, places(frames))) for frames in made}, {(("made", 2), ("<module>", 10))})
+
+    def test_more_stacks_than_there_is_room_for(self):
+        # A tree of calls: two ways on at each of 18 levels, walked depth first, so a path adds three stacks on average (its own last one
+        # among them); there is room for 2^19, and so for some 174,000 paths.
+        run = self.record_stacks("""
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+def go(path, depth):
+    if depth == 0:
+        return torch.empty(8192, dtype=torch.uint8)
+    if path >> depth - 1 & 1:
+        return go(path, depth - 1)
+    return go(path, depth - 1)
+for path in range(200_000):
+    go(path, 18)
+""")
+        self.assert_sound(run)
+        self.assertLess(run.trace.stat().st_size, 24 << 20)
+        dump = subprocess.Popen([LIVESET, "dump", "--format", "json", run.trace], stdout=subprocess.PIPE, text=True)
+        stacks, all_of_them = {}, 0
+        with dump, dump.stdout as lines:
+            for line in lines:
+                if '"bytes":8192' in line and '"kind":"alloc"' in line:
+                    event = json.loads(line.rstrip(",\n"))
+                    path = tuple(frame["line"] for frame in event.get("frames", ()))
+                    stacks[path] = stacks.get(path, 0) + 1
+                    all_of_them += 1
+        self.assertEqual(all_of_them, 200_000)
+        missing = stacks.pop((), 0)
+        self.assertGreater(len(stacks), 170_000)
+        self.assertEqual(set(stacks.values()), {1})
+        self.assertGreater(missing, 0)
+        self.assertGreaterEqual(self.lost_names(run), missing)  # frees have none either
+
+    def test_threads_without_python_say_so(self):
+        run = self.record_stacks("""
+import ctypes, sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+torch.set_num_threads(2)
+def parts(i):
+    return torch.empty(3 << 20, dtype=torch.uint8)
+a = torch.ones(8, requires_grad=True)
+class Inside(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, g): return g * torch.ones(8 * 4096)[:8]
+Inside.apply(a).sum().backward()
+futures = [torch.jit.fork(parts, 1)]
+for future in futures: torch.jit.wait(future)
+""")
+        self.assert_sound(run)
+        inside = [event for event in blocks(run) if event.get("bytes") == 8 * 4096 * 4]
+        self.assertEqual([places(event["frames"])[0] for event in inside], [["backward", 13]])
+        for event in blocks(run):
+            self.assertTrue(event.get("frames") or event.get("frames_end"), event)
+
+    def test_a_forked_child_runs_on(self):
+        run = self.record_stacks("""
+import os, sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+child = os.fork()
+for i in range(1000):
+    names = {}
+    exec("def made(): return torch.ones(1000)", {"torch": torch}, names)
+    names["made"]()
+if child == 0:
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+""")
+        self.assert_sound(run)
+
+    def test_strange_names(self):
+        run = self.record_stacks("""
+import os, sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+names = ['with "quotes"', "new\\nline", "x" * 5000, "\\U0001f600 \\u20ac \\xe9", "", "\\udc80"]
+def made(): return torch.empty(size, dtype=torch.uint8)
+for number, name in enumerate(names):
+    size = 4096 + number
+    code = made.__code__.replace(co_name=name, co_filename=os.fsdecode(b"file-\\xff-" + bytes([65 + number])))
+    type(made)(code, globals())()
+""")
+        self.assert_sound(run)
+        frames = {event["bytes"] - 4096: event["frames"] for event in blocks(run) if event["kind"] == "alloc" and event["bytes"] >= 4096}
+        names = [frames[number][0]["function"] for number in range(6)]
+        self.assertEqual(names[:2], ['with "quotes"', "new\nline"])
+        self.assertTrue(names[2].startswith("x" * 1000))
+        self.assertEqual(names[3:], ["\U0001f600 € é", "", "\ufffd"])
+        self.assertEqual([frames[number][0]["file"] for number in range(6)], [f"file-\ufffd-{letter}" for letter in "ABCDEF"])
+        self.assertEqual({frames[number][0]["line"] for number in range(6)}, {6})
+
+    def test_an_unknown_kind_is_refused(self):
+        done = subprocess.run([LIVESET, "run", "--stacks=both", "--", "true"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("both", done.stderr)
+
+
+class DryRun(DryRunTest):
+    def test_blocks_of_a_device_have_their_stacks(self):
+        run = self.dry_run(JOBS / "stacks.py", "cuda", options=("--stacks",))
+        self.assertEqual(run.status, 0, run.stderr)
+        self.assert_sound(run)
+        StackTest.assert_stacks_are_pythons(self, run)
+
+
+if __name__ == "__main__":
+    unittest.main()
