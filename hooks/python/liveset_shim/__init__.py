@@ -32,9 +32,12 @@ def install_parts(context):
     rate = float(os.environ.get(replay.VARIABLE) or 0)
     checked = [replay.Replay(context, scopes, rate)] if rate > 0 else []  # before the hooks of regions: it imports what they look for
     regions = checkpoints.Checkpoints(context, scopes)
-    _installed = [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), holders.Holders(context),
-                  ending.Ending(context), regions, reentrant.Reentrant(context, regions), distributed.Distributed(context, scopes),
-                  engine.Engine(context, scopes, regions), *checked]
+    hooks_of_engine = engine.Engine(context, scopes, regions)
+    # First what knows which slots are packed: torch.utils.checkpoint's hooks, which are wrapped later, inherit from the same class.
+    _installed = [] if hooks_of_engine.packed is None else [hooks_of_engine.packed]
+    _installed += [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), holders.Holders(context),
+                   ending.Ending(context), regions, reentrant.Reentrant(context, regions), distributed.Distributed(context, scopes),
+                   hooks_of_engine, *checked]
     try:
         for part in _installed:
             part.install()

@@ -3,7 +3,7 @@
 The graph's nodes hold only placeholders (_Holder) for what a region saves; the region's _CheckpointFrame has them in order, as
 weak references. A slot is known by its position there: it is the same in forward, in the graph and in each recompute. The inputs
 and random states hang on the frame too. Since torch 2.14 a frame keeps tensor arguments as SavedTensor objects in `saved_args`;
-before that they were saved on an autograd node, `input_saver`. Keyword arguments and random states are in recompute_fn's closure.
+before that they were saved on an autograd node, that of `input_saver`. Keyword arguments and random states are in recompute_fn's closure.
 """
 import sys
 import weakref
@@ -115,14 +115,14 @@ class Checkpoints:
     def _arguments(self, frame):
         """Tensors among a frame's arguments; None where torch does not show them."""
         tensors = []
-        saver = getattr(frame, "input_saver", None)
+        saver = saver_of(frame)
         if saver is None:
             for argument in getattr(frame, "saved_args", ()):
                 for_each_tensor(self.context.Tensor, getattr(argument, "data", argument), tensors.append)
             return tensors
         if self.graph is None or self.graph.packed is not None and saver in self.graph.packed:
             return None
-        return self.graph.read_node(saver)
+        return self.graph.read_node(saver)[1:]  # the first is torch's own, of no bytes
 
     def _kept_outputs(self, held):
         """What a selective checkpoint keeps, {operator: {number: outputs}}, from the closure of its recompute_fn; None: it is none."""
@@ -266,7 +266,7 @@ class Checkpoints:
         say_state = lambda tensor: context.say(context.storage, RNG_STATE, tensor, 0, -1, scope)
         for argument in getattr(frame, "saved_args", ()):
             for_each_tensor(context.Tensor, getattr(argument, "data", argument), say_input)
-        saver = getattr(frame, "input_saver", None)
+        saver = saver_of(frame)
         if saver is not None:
             for tensor in read_node(saver):
                 say_input(tensor)
@@ -282,6 +282,11 @@ class Checkpoints:
 def original_of(function):
     """What torch gave where we put a function around it."""
     return getattr(function, "_liveset_original", function)
+
+
+def saver_of(frame):
+    """The node that a frame's tensor arguments are saved on, torch before 2.14; else None."""
+    return getattr(getattr(frame, "input_saver", None), "grad_fn", None)
 
 
 def closure_of(function):

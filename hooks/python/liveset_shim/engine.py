@@ -22,8 +22,6 @@ class Engine:
         self.make_grads = None
 
     def install(self):
-        if self.packed is not None:
-            self.packed.install()
         variable = self.context.torch.autograd.Variable
         self.original = variable._execution_engine
         variable._execution_engine = EngineProxy(self.original, self)
@@ -33,8 +31,6 @@ class Engine:
             autograd._make_grads = self._early_start(self.make_grads)
 
     def uninstall(self):
-        if self.packed is not None:
-            self.packed.uninstall()
         if self.original is not None:
             self.context.torch.autograd.Variable._execution_engine = self.original
             self.original = None
