@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "hooks/autograd/node_events.h"
+#include "hooks/autograd/tensor_storage.h"
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/cpython.h"
@@ -178,6 +179,33 @@ Object* record_slot(std::uint8_t kind, Object* const* values, std::intptr_t coun
   return none();
 }
 
+constinit autograd::TensorPlace tensor_place;
+
+// (memory class, tensor, name id, scope or 0) -> whether it was said; of a tensor that is exactly a torch.Tensor or Parameter
+Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t count) {
+  void* tensor = count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr;
+  autograd::TensorStorage found;
+  if (tensor == nullptr || !autograd::read_tensor(tensor, found)) return integer(0);
+  const std::uint32_t heap = c10_hook::heap_of(found.device_type, found.device_index);
+  if (heap == 0) return integer(0);
+  const Arguments arguments(values, count);
+  core::record_value(kind, 0, c10_hook::heap_holding(heap, found.address), found.address, found.bytes, arguments.id(2),
+                     static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, found.dtype + 1, arguments.id(3));
+  return integer(1);
+}
+
+Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_storage, values, count); }
+Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_retain, values, count); }
+
+// learn_tensor(tensor, address, bytes, dtype + 1, device type, device index) -> whether more should be said. Such a tensor as above.
+Object* learn_tensor(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  if (count < 6 || arguments.number(1) == 0) return integer(1);
+  const autograd::TensorStorage said{arguments.number(1), arguments.number(2), static_cast<std::int32_t>(arguments.number(3)) - 1,
+                                     static_cast<std::int32_t>(arguments.number(4)), static_cast<std::int32_t>(arguments.number(5))};
+  return integer(tensor_place.learn(reinterpret_cast<std::uint64_t>(values[0]), said) ? 1 : 0);
+}
+
 Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_storage, values, count); }
 Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_retain, values, count); }
 Object* drop(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_drop, values, count); }
@@ -300,6 +328,9 @@ MethodDefinition methods[] = {
     {"current_step", current_step, method_fastcall, nullptr},
     {"storage", storage, method_fastcall, nullptr},
     {"retain", retain, method_fastcall, nullptr},
+    {"storage_tensor", storage_tensor, method_fastcall, nullptr},
+    {"retain_tensor", retain_tensor, method_fastcall, nullptr},
+    {"learn_tensor", learn_tensor, method_fastcall, nullptr},
     {"drop", drop, method_fastcall, nullptr},
     {"remake", remake, method_fastcall, nullptr},
     {"offload", offload, method_fastcall, nullptr},

@@ -122,7 +122,8 @@ class FakeRecorder:
     def functions(self):
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
                  "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph", "reports_before"]
-        names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node", "walked"]
+        names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node", "walked", "storage_tensor", "retain_tensor",
+                  "learn_tensor"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -203,6 +204,11 @@ class FakeRecorder:
 
     def graph_node(self, name, number):
         self.events.append(("graph_node", self.strings[name], number))
+
+    def storage_tensor(self, *arguments):
+        return 0  # as with a torch whose tensors cannot be read but by Python
+
+    retain_tensor = learn_tensor = storage_tensor
 
     def walked(self, node, number, name, is_python):
         return 0

@@ -44,6 +44,7 @@ class Context:
         self._heaps = {}
         self._strings = {}
         self._errors = {}
+        self.learning = True  # whether the recorder still looks for the place of a tensor's memory in its object
         self.dtypes = {getattr(torch, name): number for name, number in DTYPES.items() if hasattr(torch, name)}
         self.on_step_over = None  # called when a step is over
         self.before_backward = None
@@ -91,11 +92,13 @@ class Context:
 
     def state(self, memory_class, tensor, name=0):
         """Says what the storage of `tensor` holds. Call it inside `with quiet()`."""
-        self.say(self.storage, memory_class, tensor, name)
+        if type(tensor) not in self._exact_types or not self.storage_tensor(memory_class, tensor, name):
+            self.say(self.storage, memory_class, tensor, name)
 
     def state_retained(self, memory_class, tensor, name):
         """Says that the graph retains the storage of `tensor`."""
-        self.say(self.retain, memory_class, tensor, name)
+        if type(tensor) not in self._exact_types or not self.retain_tensor(memory_class, tensor, name):
+            self.say(self.retain, memory_class, tensor, name)
 
     def say(self, record, memory_class, tensor, name=0, index=-1, scope=0):
         """Calls `record` (storage, retain, drop, remake, offload, holder: native functions) for each storage that is in `tensor`.
@@ -117,8 +120,10 @@ class Context:
                 return  # it has no memory: nothing to say
             self.say(record, memory_class, inner, name, index, scope)
             return
-        facts = self.dtypes.get(tensor.dtype, 0) | index + 1 << INDEX_SHIFT
-        record(memory_class, self.heap_of(tensor.device), address, storage.nbytes(), name, facts, scope)
+        dtype, device = self.dtypes.get(tensor.dtype, 0), tensor.device
+        record(memory_class, self.heap_of(device), address, storage.nbytes(), name, dtype | index + 1 << INDEX_SHIFT, scope)
+        if self.learning and dtype and type(tensor) in self._exact_types and tensor.numel() and device.type in DEVICE_TYPES:
+            self.learning = self.learn_tensor(tensor, address, storage.nbytes(), dtype, DEVICE_TYPES[device.type], device.index or 0)
 
     def failed(self, error):
         """Notes an error of ours in the trace, once per place, and swallows it."""

@@ -36,8 +36,9 @@ class Graph:
         elsewhere. -> (nodes, leaf variables)"""
         context, slots_of = self.context, self.slots
         Tensor, Parameter = context.Tensor, context.torch.nn.Parameter
-        heap_of, retain, exact_types, graph_node = context.heap_of, context.retain, context._exact_types, context.graph_node
-        strided, dtypes = context.torch.strided, context.dtypes
+        retain, exact_types, graph_node = context.retain_tensor, context._exact_types, context.graph_node
+        # Where all is on the CPU, what a hook moves it moves out of torch.
+        one_device = device is None or device.type == "cpu"
         readable = self.packed is None
         holder_type, slot_of, use_slot = getattr(sys.modules.get("torch.utils.checkpoint"), "_Holder", None), self.slot_of, context.use_slot
         learning, walked = self.learning, context.walked
@@ -80,16 +81,8 @@ class Graph:
                 kind = type(tensor)
                 # The common cases by hand: this is the innermost loop of the walk.
                 if kind in exact_types:
-                    if tensor.layout is strided:
-                        try:
-                            storage = tensor.untyped_storage()
-                            place = tensor.device
-                            if place == device or device is None:
-                                retain(PARAMETER if kind is Parameter else ACTIVATION, heap_of(place), storage.data_ptr(), storage.nbytes(),
-                                       name, dtypes.get(tensor.dtype, 0))
-                                continue
-                        except (RuntimeError, NotImplementedError):
-                            pass  # a wrapper in a plain tensor's clothes (torch.func)
+                    if (one_device or tensor.device == device) and retain(PARAMETER if kind is Parameter else ACTIVATION, tensor, name):
+                        continue
                 elif kind is holder_type:
                     slot = slot_of(tensor)
                     if slot is not None:
