@@ -251,6 +251,14 @@ def bench_torch(figures, options):
     figures.goal("GPT step on the CPU, upper 95 % bound", result["cpu_ratio_upper95"], "x", 1.03)
 
 
+def bench_stacks(figures, options):
+    result = torch_script(figures, options, "stacks", "stacks.py", "Torch: stacks of blocks, loops and a GPT step in pairs")
+    if result is None:
+        return
+    figures.goal("a stack, 20 frames deep", result["us_per_stack"], "us", 1)
+    figures.goal("GPT step on the CPU with --stacks, upper 95 % bound", result["cpu_ratio_upper95"], "x", 1.06)
+
+
 def bench_dry_run(figures, options):
     result = torch_script(figures, options, "dry run", "dry_run.py", "Dry run: a large model, steps in pairs, imports in pairs")
     if result is None:
@@ -290,7 +298,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "torch", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "torch", "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
@@ -298,7 +306,7 @@ def main():
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
     for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("torch", bench_torch),
-                        ("dry-run", bench_dry_run)):
+                        ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)

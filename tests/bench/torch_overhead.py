@@ -61,9 +61,11 @@ def time_walk(train, parts):
 
 
 class Worker:
+    script = __file__
+
     def __init__(self, prefix, mode):
         core = max(os.sched_getaffinity(0))
-        self.process = subprocess.Popen([*prefix, sys.executable, __file__, "--worker", mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([*prefix, sys.executable, self.script, "--worker", mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env={**os.environ, "LIVESET_BENCH_CORE": str(core)})
         assert self.process.stdout.readline() == "ready\n", "the training process did not start"
 
@@ -89,11 +91,11 @@ def upper_bound(ratios, generator):
     return medians[int(0.975 * len(medians))]
 
 
-def measure(mode, pairs, warm_up):
+def measure(mode, pairs, warm_up, run_options=()):
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "step.liveset"
         bare = Worker([], mode)
-        recorded = Worker([BUILD / "bin/liveset", "run", "-q", "-o", trace, "--"], mode)
+        recorded = Worker([BUILD / "bin/liveset", "run", "-q", *run_options, "-o", trace, "--"], mode)
         try:
             rows = []
             for number in range(warm_up + pairs):

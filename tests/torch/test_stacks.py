@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -37,7 +38,7 @@ class StackTest(TorchTest):
         found = re.search(r"([\d,]+) names were lost", " ".join(text.split()))
         return int(found[1].replace(",", "")) if found else 0
 
-    def assert_stacks_are_pythons(self, run):
+    def assert_stacks_are_pythons(self, run, script=JOBS / "stacks.py", executed='a "file"\nof €\\'):
         seen = {int(size): stack for size, stack in json.loads(run.stdout).items()}
         self.assertGreater(len(seen), 40)
         by_size = {event["bytes"]: event for event in blocks(run) if event.get("bytes") in seen}
@@ -53,8 +54,8 @@ class StackTest(TorchTest):
                 self.assertNotIn("frames_end", by_size[size])
             self.assertEqual(found, stack)
         files = {frame["file"] for event in by_size.values() for frame in event["frames"]}
-        self.assertIn(str(JOBS / "stacks.py"), files)
-        self.assertIn('a "file"\nof €\\', files)
+        self.assertIn(str(script), files)
+        self.assertIn(executed, files)
 
 
 class Stacks(StackTest):
@@ -273,6 +274,34 @@ for number, name in enumerate(names):
         done = subprocess.run([LIVESET, "run", "--stacks=both", "--", "true"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
         self.assertIn("both", done.stderr)
+
+
+def pythons():
+    """Other versions of CPython that this machine has."""
+    found = {}
+    roots = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
+    for minor in range(10, 15):
+        places = [shutil.which(f"python3.{minor}"), *sorted(roots.glob(f"3.{minor}.*/bin/python3.{minor}"))]
+        for place in filter(None, places):
+            if subprocess.run([place, "-c", "import ctypes"], capture_output=True).returncode == 0:
+                found.setdefault(f"3.{minor}", str(place))
+    return found
+
+
+class Versions(StackTest):
+    def test_each_python_of_this_machine(self):
+        for version, python in pythons().items():
+            with self.subTest(version=version):
+                trace = self.folder / f"{version}.liveset"
+                done = subprocess.run([LIVESET, "run", "-q", "--stacks", "-o", trace, "--", python, JOBS / "stacks_without_torch.py"],
+                                      capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                run = Run(done, trace)
+                source = next(source for source in run.read("info")["sources"] if source["name"] == "stacks")
+                self.assertRegex(source["version"], f"^CPython {version}")
+                self.assertNotEqual(source["covers"], "nothing")
+                self.assert_sound(run)
+                self.assert_stacks_are_pythons(run, JOBS / "stacks_without_torch.py", "made")
 
 
 class DryRun(DryRunTest):
