@@ -22,6 +22,8 @@ struct StackCache {
 };
 // The calling thread's; null when it has recorded nothing yet.
 StackCache* own_stack_cache();
+// How many threads have a cache that is busy.
+std::uint32_t busy_stack_caches();
 
 // 0: the dictionary is full, which was counted. At most 65,535 frames and 524,288 stacks.
 std::uint32_t intern_frame(std::uint32_t function, std::uint32_t file, std::uint32_t line);

@@ -185,6 +185,13 @@ Thread* attach_thread(bool for_event) {
   return thread;
 }
 
+std::uint32_t busy_stack_caches() {
+  const LockGuard guard(rings.lock);
+  std::uint32_t busy = 0;
+  for (std::uint32_t i = 0; i < rings.count; ++i) busy += __atomic_load_n(&rings.all[i]->stacks.busy, __ATOMIC_ACQUIRE) ? 1 : 0;
+  return busy;
+}
+
 bool wait_for_room(Thread& thread, std::uint32_t units) {
   const int error = errno;
   if (thread.stuck_at != thread.ring.taken()) {

@@ -70,6 +70,7 @@ bool text_is(const FrameFunctions& functions, Object* text, const char* expected
 const CPython* python = nullptr;
 const FrameLayout* verified_layout = nullptr;
 const FrameFunctions* verified_functions = nullptr;
+void (*call_at_exit)() = nullptr;
 
 // An object's attribute, without a reference that lasts: what a frame has lives as long as the frame.
 class Attribute {
@@ -130,6 +131,12 @@ Object* check(Object*, Object* const*, std::intptr_t) {
   return python->new_integer(same && at == count && (ended || cut) ? 1 : 0);
 }
 
+Object* ending(Object*, Object* const*, std::intptr_t) {
+  call_at_exit();
+  python->increase(python->none);
+  return python->none;
+}
+
 constexpr const char* script = R"py(
 def verify(check):
     class Made:
@@ -152,7 +159,11 @@ def verify(check):
     found = {"check": check}
     exec(compile("\n\nanswer = check()", "a \"file\"\nof \u20ac", "exec"), found)
     return all(answers) and found["answer"] and len(answers) > 50
-result = 1 if verify(check) else 0
+result = 0
+if verify(check):
+    import atexit
+    atexit.register(ending)
+    result = 1
 )py";
 
 }  // namespace
@@ -186,24 +197,28 @@ bool is_hidden(const FrameLayout& layout, const FrameFunctions& functions, std::
   return text_is(functions, name, "__init__") && (text_is(functions, file, "") || text_is(functions, file, "__init__"));
 }
 
-bool verify_layout(const CPython& py, const FrameLayout& layout, const FrameFunctions& functions) {
+bool verify_layout(const CPython& py, const FrameLayout& layout, const FrameFunctions& functions, void (*at_exit)()) {
   static MethodDefinition method{"check", check, method_fastcall, nullptr};
+  static MethodDefinition ending_method{"ending", ending, method_fastcall, nullptr};
   if (py.main_interpreter == nullptr) return false;
   python = &py;
   verified_layout = &layout;
   verified_functions = &functions;
+  call_at_exit = at_exit;
   bool verified = false;
   Object* globals = py.new_dict();
   Object* function = py.new_function(&method, nullptr, nullptr);
+  Object* exit_function = py.new_function(&ending_method, nullptr, nullptr);
   Object* code = py.compile(script, "<liveset>", file_input);
-  if (globals != nullptr && function != nullptr && code != nullptr && py.dict_set(globals, "__builtins__", py.builtins()) == 0 &&
-      py.dict_set(globals, "check", function) == 0) {
+  if (globals != nullptr && function != nullptr && exit_function != nullptr && code != nullptr &&
+      py.dict_set(globals, "__builtins__", py.builtins()) == 0 && py.dict_set(globals, "check", function) == 0 &&
+      py.dict_set(globals, "ending", exit_function) == 0) {
     Object* nothing = py.evaluate(code, globals, globals);
     if (nothing != nullptr) py.decrease(nothing);
     Object* result = py.error() == nullptr ? py.dict_get(globals, "result") : nullptr;
     verified = result != nullptr && py.integer(result) == 1;
   }
-  for (Object* object : {globals, function, code}) {
+  for (Object* object : {globals, function, exit_function, code}) {
     if (object != nullptr) py.decrease(object);
   }
   if (py.error() != nullptr) py.clear_error();

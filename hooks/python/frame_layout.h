@@ -44,7 +44,8 @@ const char* find_layout(FrameLayout& layout, FrameFunctions& functions);
 
 // Compares what the layout says with the interpreter's own frame objects, in nested functions, generators, classes and callbacks.
 // Needs the lock, in a place where any Python may run. Reads through the kernel, so a wrong layout is no fault.
-bool verify_layout(const CPython& py, const FrameLayout& layout, const FrameFunctions& functions);
+// `at_exit` is called when the interpreter is about to end, before it takes threads' states down.
+bool verify_layout(const CPython& py, const FrameLayout& layout, const FrameFunctions& functions, void (*at_exit)());
 
 // The interpreter's own frame around a class's __init__, which tracebacks leave out.
 bool is_hidden(const FrameLayout& layout, const FrameFunctions& functions, std::uint64_t code);

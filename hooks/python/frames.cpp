@@ -1,6 +1,7 @@
 #include "hooks/python/frames.h"
 
 #include <cstring>
+#include <ctime>
 
 #include "hooks/core/process.h"
 #include "hooks/core/recorder.h"
@@ -33,6 +34,7 @@ Reason no_layout{"this Python's frames are not known"};
 Reason no_thread{"thread without the interpreter"};
 Reason other_interpreter{"another interpreter of the process"};
 Reason no_python{"no Python code ran"};
+Reason ending{"the interpreter was ending"};
 Reason interrupted{"in a signal handler"};
 Reason cut_off{"deeper than 128 frames"};
 
@@ -144,29 +146,67 @@ std::uint32_t intern(StackCache* cache, std::uint64_t generation, std::uint32_t 
   return stack != 0 ? stack : stack_of(no_python);
 }
 
+// An interpreter that ends frees the states of threads that still run (daemons), under their feet. Before that it calls end_walks(): from
+// then on only its own thread reads frames, and those who are at it are waited for. 0: everybody may.
+std::uint64_t only_thread = 0;
+std::atomic<std::uint32_t> uncached{0};  // threads that read frames and have no cache yet
+
+// Around everything that reads frames. nested: a signal handler came in between.
+struct Busy {
+  Busy() : cache(core::own_stack_cache()), nested(cache != nullptr && cache->busy) {
+    if (cache == nullptr) {
+      uncached.fetch_add(1, std::memory_order_seq_cst);
+    } else if (!nested) {
+      __atomic_store_n(&cache->busy, true, __ATOMIC_RELAXED);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  ~Busy() {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (cache == nullptr) {
+      uncached.fetch_sub(1, std::memory_order_release);
+    } else if (!nested) {
+      __atomic_store_n(&cache->busy, false, __ATOMIC_RELEASE);
+    }
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  StackCache* const cache;
+  const bool nested;
+};
+
+void end_walks() {
+  if (core::process.flag() != core::flag_on) return;
+  __atomic_store_n(&only_thread, reinterpret_cast<std::uint64_t>(functions.this_thread()), __ATOMIC_SEQ_CST);
+  // Readers have no fence between their mark and their look at only_thread: the first pause is longer than any processor keeps a store
+  // to itself.
+  const timespec pause{0, 1'000'000};
+  for (int pauses = 0; pauses < 100; ++pauses) {
+    nanosleep(&pause, nullptr);
+    if (uncached.load(std::memory_order_acquire) == 0 && core::busy_stack_caches() == 0) return;
+  }
+}
+
 std::uint32_t python_stack() {
   if (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE)) return stack_of(__atomic_load_n(&decided, __ATOMIC_ACQUIRE) ? no_layout : not_yet);
   const auto thread = reinterpret_cast<std::uint64_t>(functions.this_thread());
   if (thread == 0) return stack_of(no_thread);
+
+  Busy busy;
+  if (busy.nested) return stack_of(interrupted);
+  const std::uint64_t only = __atomic_load_n(&only_thread, __ATOMIC_ACQUIRE);
+  if (only != 0 && only != thread) return stack_of(ending);
   std::uint64_t interpreter = 0;
   const DirectReader read;
   read(thread + layout.thread_interpreter, interpreter);
   if (interpreter != main_interpreter) return stack_of(other_interpreter);
-
-  StackCache* cache = core::own_stack_cache();
-  if (cache != nullptr && cache->busy) return stack_of(interrupted);
-  if (cache != nullptr) cache->busy = true;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
   const std::uint64_t generation = table.generation();
   Place places[StackCache::most_frames];
   std::uint32_t count = 0;
   bool cut = false;
   walk_frames(layout, thread, read, places, StackCache::most_frames, count, cut);
   const std::uint32_t root = cut ? stack_of(cut_off) : 0;
-  const std::uint32_t stack = count != 0 ? intern(cache, generation, root, places, count) : stack_of(no_python);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  if (cache != nullptr) cache->busy = false;
-  return stack;
+  return count != 0 ? intern(busy.cache, generation, root, places, count) : stack_of(no_python);
 }
 
 void declare(const char* version, const char* covers, const char* cannot_see) {
@@ -189,7 +229,8 @@ void find_frames(const CPython& py, const char* own_folder) {
   const char* version = functions.version != nullptr ? functions.version() : "";
   char short_version[32] = "CPython ";
   for (std::size_t at = std::strlen(short_version); at + 1 < sizeof short_version && *version > ' ';) short_version[at++] = *version++;
-  if (why == nullptr && !verify_layout(py, layout, functions)) why = "this Python's frames do not lie where its version keeps them";
+  if (why == nullptr && !verify_layout(py, layout, functions, end_walks))
+    why = "this Python's frames do not lie where its version keeps them";
   // PyTypeObject: two counts and a type, tp_name, two sizes, tp_dealloc; so since Python 2.
   const auto type = reinterpret_cast<char*>(functions.code_type);
   if (why == nullptr && std::strcmp(*reinterpret_cast<const char**>(type + 24), "code") != 0) why = "this Python's code type is not known";

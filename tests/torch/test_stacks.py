@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -302,6 +303,35 @@ class Versions(StackTest):
                 self.assertNotEqual(source["covers"], "nothing")
                 self.assert_sound(run)
                 self.assert_stacks_are_pythons(run, JOBS / "stacks_without_torch.py", "made")
+
+
+@unittest.skipUnless(platform.libc_ver()[0] == "glibc" and tuple(map(int, platform.libc_ver()[1].split("."))) < (2, 37),
+                     "qsort must be one that any comparison leaves whole (glibc before 2.37)")
+class Endings(StackTest):
+    def test_a_thread_that_outlives_the_interpreter_reads_no_frames(self):
+        # C calls the recorder again and again (as the comparison of a sort) without the lock, while the interpreter takes itself down.
+        for _ in range(5):
+            run = self.record_stacks("""
+import ctypes, threading
+c = ctypes.CDLL(None)
+report = c._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+report.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int16)
+report.restype = None
+report(0x10000, 64, 64, 64, 0)
+for _ in range(10_000): pass
+report(0x20000, 64, 128, 128, 0)
+numbers = ctypes.create_string_buffer(8 * 3_000_000)
+sorts = threading.Event()
+def sort():
+    sorts.set()
+    c.qsort(numbers, ctypes.c_size_t(3_000_000), ctypes.c_size_t(8), report)
+thread = threading.Thread(target=sort, daemon=True)
+thread.start()
+sorts.wait()
+""", options=("--stacks", "--on-full", "drop"))
+            trace = run.trace.read_bytes()
+            self.assertIn(b"the interpreter was ending", trace)
+            self.assertNotIn(b"liveset.python_error", trace)
 
 
 class DryRun(DryRunTest):
