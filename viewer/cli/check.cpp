@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -10,13 +11,14 @@
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
 #include "viewer/report/peak.h"
+#include "viewer/report/ranks.h"
 
 namespace liveset::cli {
 namespace {
 
 struct Options {
   std::string trace;
-  bool replay = false;
+  bool replay = false, distributed = false;
   std::optional<std::int64_t> max_peak;
 };
 
@@ -41,8 +43,8 @@ Result<report::Check> check_max_peak(const trace::TraceFile& file, std::uint64_t
 }
 
 Status run(const Options& options, Context& context) {
-  if (!options.replay && !options.max_peak)
-    return Error{ErrorKind::usage, "", {}, "check: no check is named", "--replay, --max-peak BYTES: liveset check --help"};
+  if (!options.replay && !options.distributed && !options.max_peak)
+    return Error{ErrorKind::usage, "", {}, "check: no check is named", "--replay, --distributed, --max-peak BYTES: liveset check --help"};
   Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
   if (!files) return files.take_error();
   std::vector<report::Check> checks;
@@ -50,6 +52,11 @@ Status run(const Options& options, Context& context) {
     Result<report::Check> check = report::check_replay(*files);
     if (!check) return check.take_error();
     checks.push_back(std::move(*check));
+  }
+  if (options.distributed) {
+    Result<std::vector<report::Check>> found = report::check_distributed(*files);
+    if (!found) return found.take_error();
+    std::move(found->begin(), found->end(), std::back_inserter(checks));
   }
   if (options.max_peak) {
     Result<report::Check> check = check_max_peak(files->front(), static_cast<std::uint64_t>(*options.max_peak));
@@ -82,6 +89,9 @@ void add_check(CLI::App& app, Context& context) {
       ->option_text(" ");
   command->add_flag("--replay", options->replay,
                     "did each recompute of a checkpointed region do what its forward did? Needs run --check-replay");
+  command->add_flag("--distributed", options->distributed,
+                    "do all ranks recompute the same, do recomputes end before the reduction of their gradients, does no region lie across "
+                    "devices?");
   command
       ->add_option_function<std::string>(
           "--max-peak",

@@ -62,7 +62,7 @@ class Optimizers:
                         if parameter.is_leaf:  # .grad of others warns
                             gradient = parameter.grad
                             if gradient is not None and (gradient.is_sparse or gradient.data_ptr() not in stated):
-                                state(GRADIENT, gradient)
+                                state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(parameter))
                     except Exception as error:
                         context.failed(error)
             stated.clear()
