@@ -23,6 +23,7 @@ class Pass {
 
   void visit(const trace::Event& event) {
     if (event.kind == Kind::step_begin) begin_step(event.number);
+    optimized_ |= event.phase == trace::Phase::optimizer;
     if (event.kind == Kind::alloc) finder_.born(event.heap, event.address, static_cast<std::uint32_t>(event.allocation));
     if (event.kind == Kind::value_remake && event.heap != 0) remade(event);
     regions_.visit(event);
@@ -31,7 +32,7 @@ class Pass {
   }
 
   RankFacts finish(bool whole) {
-    if (has_step_) end_step(whole);
+    if (has_step_) end_step(whole || optimized_);
     return std::move(out_);
   }
 
@@ -39,6 +40,7 @@ class Pass {
   void begin_step(std::int64_t number) {
     if (has_step_) end_step(true);
     has_step_ = true;
+    optimized_ = false;
     step_ = number;
     reductions_.begin_step(number);
     ++out_.all_steps;
@@ -168,7 +170,7 @@ class Pass {
   std::map<std::string, std::uint32_t> path_ids_;
   std::int64_t step_ = -1;
   std::size_t entries_ = 0;
-  bool has_step_ = false;
+  bool has_step_ = false, optimized_ = false;
 };
 
 }  // namespace
@@ -180,7 +182,7 @@ Result<RankFacts> read_rank(const trace::TraceFile& file, const PhysicalLedger& 
     return true;
   });
   if (!status) return status.error();
-  // The step that a killed job was in is no step to compare.
+  // The step that a killed job was in is no step to compare, unless its optimizer had begun: then nothing is recomputed any more.
   return pass.finish(file.health().has_footer && file.health().end == "exit");
 }
 
