@@ -40,8 +40,8 @@ bool is_plain_slowly(std::uint64_t implementation) {
   std::uint64_t table = 0, type = 0, name = 0;
   char mangled[24] = {};
   if (!copy_memory(implementation, &table, 8)) return false;
-  const bool plain = copy_memory(table - 8, &type, 8) && copy_memory(type + 8, &name, 8) && copy_memory(name, mangled, sizeof mangled - 1) &&
-                     std::strcmp(mangled, "N3c1010TensorImplE") == 0;
+  const bool plain = copy_memory(table - 8, &type, 8) && copy_memory(type + 8, &name, 8) &&
+                     copy_memory(name, mangled, sizeof mangled - 1) && std::strcmp(mangled, "N3c1010TensorImplE") == 0;
   __atomic_store_n(plain ? &plain_table : &other_table, table, __ATOMIC_RELAXED);
   return plain;
 }

@@ -50,7 +50,7 @@ def time_walk(train, parts):
     """The shim's own walk, on a graph of the job."""
     model, _, tokens, targets = parts
     loss = train.F.cross_entropy(model(tokens).view(-1, train.VOCABULARY), targets.view(-1))
-    engine = sys.modules["_liveset_shim"]._installed[-1]
+    engine = next(part for part in sys.modules["_liveset_shim"]._installed if type(part).__name__ == "Engine")
     samples = []
     for _ in range(30):
         start = time.perf_counter_ns()

@@ -6,7 +6,7 @@ autograd's hook stack; the training script is not edited.
 """
 import os
 
-from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, replay, statistics
+from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, replay, sharded, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -37,7 +37,7 @@ def install_parts(context):
     _installed = [] if hooks_of_engine.packed is None else [hooks_of_engine.packed]
     _installed += [scopes, optimizers.Optimizers(context, scopes), statistics.Statistics(context), holders.Holders(context),
                    ending.Ending(context), regions, reentrant.Reentrant(context, regions), distributed.Distributed(context, scopes),
-                   hooks_of_engine, *checked]
+                   sharded.Sharded(context, scopes), hooks_of_engine, *checked]
     try:
         for part in _installed:
             part.install()

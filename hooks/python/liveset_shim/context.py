@@ -9,6 +9,7 @@ OTHER, FORWARD, LOSS, BACKWARD, RECOMPUTE, OPTIMIZER = range(6)
 SCOPE_MODULE, SCOPE_REGION = 1, 3
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION = range(1, 8)
 RECOMPUTED_ACTIVATION = 8
+ACTIVATION_GRADIENT = 10
 LOSS_VALUE = 13
 OFFLOADED = 12
 BACKWARD_BEGIN, BACKWARD_END = 40, 41
@@ -104,8 +105,10 @@ class Context:
         """Calls `record` (storage, retain, drop, remake, offload, holder: native functions) for each storage that is in `tensor`.
         `index`: of a checkpoint region's slot. `scope`: what it is said of; 0: where the thread is. Call it inside `with quiet()`."""
         if type(tensor) not in self._exact_types and self._is_wrapper(tensor):
-            for inner in tensor.__tensor_flatten__()[0]:
-                self.say(record, memory_class, getattr(tensor, inner), name, index, scope)
+            for attribute in tensor.__tensor_flatten__()[0]:
+                inner = getattr(tensor, attribute)
+                if isinstance(inner, self.Tensor):  # a DTensor has its mesh there too
+                    self.say(record, memory_class, inner, name, index, scope)
             return
         if tensor.layout is not self.torch.strided:
             for part in _sparse_parts(self.torch, tensor):

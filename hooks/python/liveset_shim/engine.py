@@ -6,7 +6,7 @@ part of the backward, so for them it begins one call earlier; the engine's proxy
 """
 import functools
 
-from .context import BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
+from .context import ACTIVATION_GRADIENT, BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
 from .graph import Graph
 from .packed import PackedRanges
 
@@ -48,11 +48,26 @@ class Engine:
             except Exception as error:
                 self.context.failed(error)
             try:
-                return make_grads(outputs, *arguments, **keywords)
+                gradients = make_grads(outputs, *arguments, **keywords)
             except BaseException:
                 self.end_started()
                 raise
+            if thread.started is not None:
+                self._state_first(gradients, arguments[0] if arguments else keywords.get("grads", ()))
+            return gradients
         return _make_grads
+
+    def _state_first(self, gradients, given):
+        """The gradients of the roots: those that torch made, and not the caller."""
+        context = self.context
+        try:
+            given = set(map(id, given or ()))
+            with context.quiet():
+                for gradient in gradients:
+                    if isinstance(gradient, context.Tensor) and id(gradient) not in given:
+                        context.state(ACTIVATION_GRADIENT, gradient)
+        except Exception as error:
+            context.failed(error)
 
     def end_started(self):
         """Ends a backward that began and never reached the engine."""

@@ -23,7 +23,7 @@ class Place:
         self.qualified = qualified  # name below that root
         self.children = {}          # {id(module) or region name: Place}
         self.changes_phase = False
-        self.first_parameter = 0
+        self.first_parameter = None  # its address, when its storages were said last
 
 
 def _nothing():
@@ -40,6 +40,7 @@ class Modules:
         self.handles = []
         module = context.torch.nn.modules.module.Module
         self.calls = [getattr(module, name).__code__ for name in ("_call_impl", "_wrapped_call_impl") if hasattr(module, name)]
+        self.on_new_root = None  # called before the first forward of a root module
         self.warns = None  # torch's own _has_any_global_hook while ours stands in its place
 
     def install(self):
@@ -138,6 +139,8 @@ class Modules:
         place = self.roots.get(id(module))
         if place is not None and place.module() is module:
             return place
+        if self.on_new_root is not None:
+            self.on_new_root()
         inner = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
         name = type(inner).__name__
         scope = self.context.scope(0, SCOPE_MODULE, self.context.text(name))
