@@ -75,14 +75,21 @@ class NonReentrantTest(LineageTest):
                          # mul saves scale (x wants a gradient, scale none), indexing its index, sin what was indexed; then one()
                          [(0, FLOAT32), (1, INT64), (2, FLOAT64), (0, FLOAT64), (1, FLOAT64), (2, FLOAT64)])
 
+    def storages_of_regions(self):
+        """Scopes of the statements about storages with memory (torch before 2.14 saves an empty tensor, too)."""
+        sizes = [event[4] for event in self.recorder.events if event[0] in ("storage", "retain", "drop", "remake", "offload")]
+        said = [(kind, scope) for kind, _, _, scope in self.recorder.facts if kind not in ("use", "offload_slot")]
+        return [scope for (kind, scope), size in zip(said, sizes, strict=True) if kind == "storage" and scope and size > 0]
+
     def test_what_a_region_holds_is_said_of_it(self):
         for reentrant in (False, True):
             with self.subTest(reentrant=reentrant):
                 self.recorder.facts.clear()
+                self.recorder.events.clear()
                 self.context.thread.step, self.context.thread.regions = -1, 0
                 x = torch.ones(5, requires_grad=True) * 1
                 checkpoint(one, checkpoint(one, x, use_reentrant=reentrant), use_reentrant=reentrant).sum().backward()
-                held = [scope for kind, _, _, scope in self.recorder.facts if kind == "storage" and scope]
+                held = self.storages_of_regions()
                 # An input and the state of the CPU's generator each.
                 self.assertEqual(sorted(held), ["checkpoint:0"] * 2 + ["checkpoint:1"] * 2)
 
@@ -105,6 +112,7 @@ class NonReentrantTest(LineageTest):
         self.assertEqual(classes.count(PARAMETER), 0)  # addmm saves a view of its weight
         self.assertTrue(self.balanced())
 
+    @unittest.skipUnless(hasattr(torch._C._autograd.SavedTensor, "data"), "torch before 2.14 cannot show what a hook packed")
     def test_a_slot_of_the_graph_is_found(self):
         checkpoints = next(part for part in self.shim._installed if hasattr(part, "slot_of"))
         x = torch.ones(5, requires_grad=True)
@@ -389,10 +397,10 @@ class NestedTest(LineageTest):
         scopes = {}
         for index, _, scope in self.said("remake"):
             scopes.setdefault(scope, []).append(index)
-        # The outer region's slots are the inputs of the inner ones.
+        # The outer region's slots are the inputs of the inner ones; torch before 2.14 saves an empty tensor with each.
         self.assertEqual(scopes["checkpoint:0.checkpoint:1"], [0, 1, 2])
         self.assertEqual(scopes["checkpoint:0.checkpoint:2"], [0, 1, 2])
-        self.assertEqual(sorted(set(scopes["checkpoint:0"])), [0, 1])
+        self.assertEqual(sorted(set(scopes["checkpoint:0"])), [0, 1] if hasattr(torch._C._autograd.SavedTensor, "data") else [0, 1, 2, 3])
 
 
 class SelectiveTest(LineageTest):

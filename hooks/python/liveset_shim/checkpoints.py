@@ -122,7 +122,9 @@ class Checkpoints:
             return tensors
         if self.graph is None or self.graph.packed is not None and saver in self.graph.packed:
             return None
-        return self.graph.read_node(saver)[1:]  # the first is torch's own, of no bytes
+        tensors += self.graph.read_node(saver)[1:]  # the first is torch's own, of no bytes
+        for_each_tensor(self.context.Tensor, kept_by(saver), tensors.append)
+        return tensors
 
     def _kept_outputs(self, held):
         """What a selective checkpoint keeps, {operator: {number: outputs}}, from the closure of its recompute_fn; None: it is none."""
@@ -270,6 +272,7 @@ class Checkpoints:
         if saver is not None:
             for tensor in read_node(saver):
                 say_input(tensor)
+            for_each_tensor(context.Tensor, kept_by(saver), say_input)
         held = closure_of(original_of(frame.recompute_fn))
         for_each_tensor(context.Tensor, held.get("fwd_cpu_state"), say_state)
         for_each_tensor(context.Tensor, held.get("fwd_device_states"), say_state)
@@ -287,6 +290,11 @@ def original_of(function):
 def saver_of(frame):
     """The node that a frame's tensor arguments are saved on, torch before 2.14; else None."""
     return getattr(getattr(frame, "input_saver", None), "grad_fn", None)
+
+
+def kept_by(saver):
+    """The arguments that a saver (torch before 2.14) keeps as they are, keyword arguments among them."""
+    return closure_of(getattr(saver, "get_args", None)).get("args")
 
 
 def closure_of(function):
