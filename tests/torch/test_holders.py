@@ -1,5 +1,6 @@
 """`liveset run --who-holds`: the Python references that hold tensors, by name; the job stays as it is."""
 import json
+import os
 import subprocess
 import sys
 import types
@@ -46,12 +47,12 @@ main()
 
 
 class HoldersTest(TorchTest):
-    def who_holds(self, script, *options, environment=None):
+    def who_holds(self, script, *options):
         path = self.folder / "job.py"
         path.write_text(script)
         trace = self.folder / "run.liveset"
         done = subprocess.run([LIVESET, "run", "-q", *options, "-o", trace, "--", sys.executable, path], capture_output=True, text=True,
-                              timeout=280, cwd=self.folder)
+                              timeout=280, cwd=self.folder, env={**os.environ, "LIVESET_WHO_HOLDS_SECONDS": "100"})
         return Run(done, trace)
 
     def events(self, run, kind):

@@ -11,7 +11,7 @@ import time
 
 from .scan import Scan
 
-BUDGET_SECONDS = 0.2
+BUDGET_SECONDS = 0.2  # of processor time; LIVESET_WHO_HOLDS_SECONDS is for tests, which must not depend on it
 MOST_NAMES = 1000  # strings are kept for ever by the trace
 LONGEST_NAME = 300
 
@@ -19,7 +19,8 @@ LONGEST_NAME = 300
 class Holders:
     def __init__(self, context):
         self.context = context
-        self.every = interval(os.environ.get("LIVESET_WHO_HOLDS"))
+        self.every = whole_number(os.environ.get("LIVESET_WHO_HOLDS"))
+        self.budget = whole_number(os.environ.get("LIVESET_WHO_HOLDS_SECONDS")) or BUDGET_SECONDS
         self.steps = self.scans = self.cut_short = self.tensors = self.named = 0
         self.longest = 0.0
         self.texts = {}
@@ -84,13 +85,13 @@ class Holders:
         begin = time.thread_time()
         try:
             with self.context.quiet():
-                self.cut_short += not Scan(self.context.torch, begin + BUDGET_SECONDS).run(self._state)
+                self.cut_short += not Scan(self.context.torch, begin + self.budget).run(self._state)
         except Exception as error:
             self.context.failed(error)
         self.scans += 1
         spent = time.thread_time() - begin
         self.longest = max(self.longest, spent)
-        if spent > BUDGET_SECONDS:  # an interpreter of many objects: more seldom, then
+        if spent > self.budget:  # an interpreter of many objects: more seldom, then
             self.every = min(2 * self.every, 1 << 30)
 
     def _state(self, tensor, names):
@@ -108,8 +109,8 @@ class Holders:
         return found
 
 
-def interval(text):
-    """In how many steps one scan comes; 0: never."""
+def whole_number(text):
+    """A whole number of 0 or more; 0 for what is none."""
     try:
         return max(0, int(text))
     except (TypeError, ValueError):

@@ -117,6 +117,8 @@ class Scan:
         found = {}
 
         def match(content, describe):
+            if wanted.keys().isdisjoint(map(id, list(content.values()))):  # nearly always, so it has to be quick
+                return
             for key, item in list(content.items()):
                 if id(item) in wanted and isinstance(key, str):
                     names = found.setdefault(id(item), [])
