@@ -1,4 +1,4 @@
-"""FSDP2: shards of parameters, and the parameters that were gathered from them."""
+"""Jobs of several ranks, in one: FSDP2's shards and the parameters gathered from them, the buckets of DistributedDataParallel."""
 import json
 import unittest
 
@@ -8,6 +8,39 @@ try:
     from torch.distributed.fsdp import fully_shard
 except ImportError:
     fully_shard = None
+
+
+DISTRIBUTED = """
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Tanh(), torch.nn.Linear(32, 16))
+model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1e-6)
+for step in range(3):
+    model(torch.ones(8, 64)).sum().backward()
+    model.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+class BucketTest(TorchTest):
+    def test_buckets_are_communication_and_their_reductions_are_counted(self):
+        run = self.record(DISTRIBUTED)
+        self.assertEqual(run.status, 0, run.stderr)
+        self.assert_sound(run)
+        buckets, reductions = {}, []
+        for event in run.read("dump")["events"]:
+            if event["kind"] == "backward_begin":
+                reductions.append([])
+            elif event["kind"] == "storage" and event["class"] == "communication":
+                buckets[event["address"]] = event["bytes"]
+            elif event["kind"] == "collective" and event["number"] >= 0:
+                reductions[-1].append((event["name"], event["number"]))
+                self.assertEqual(buckets[event["address"]], event["bytes"])
+        # The cap is below every parameter, so each has a bucket, once DDP has put them in the order of the first backward.
+        self.assertEqual([len(reduced) for reduced in reductions][1:], [4, 4])
+        self.assertEqual(reductions[-1], [("all_reduce", number) for number in range(4)])
+        self.assertEqual(sorted(buckets.values())[-1], 64 * 32 * 4)
 
 
 @unittest.skipIf(fully_shard is None, "this torch has no fully_shard")

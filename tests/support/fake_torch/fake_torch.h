@@ -1,0 +1,27 @@
+// What the fake libtorch_cpu.so (libtorch_cpu.cpp beside this file) shows to its jobs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace torch::autograd {
+
+struct Node {
+  explicit Node(std::uint64_t number) : sequence_number(number) {}
+  virtual ~Node();
+  virtual void apply() = 0;
+  std::uint64_t other = 7;
+  std::uint64_t sequence_number;
+};
+
+// As the engine runs a node.
+void run(Node& node);
+
+}  // namespace torch::autograd
+
+namespace c10d {
+
+// Makes buckets and reduces two of them.
+void make_buckets(std::vector<std::vector<std::size_t>> indices, void (*allocate)(std::size_t bytes));
+
+}  // namespace c10d
