@@ -69,6 +69,31 @@ TEST(Captures, TheFirstOneHasEveryKindOfEvent) {
   EXPECT_GE(file->chunks().size(), 3);
 }
 
+// What every reader of format 1.2 must find: worked out from what tests/golden/captures/make_capture.cpp writes.
+TEST(Captures, TheOneOfFormat12SaysWhatItKnowsOfTensors) {
+  const Result<trace::TraceFile> file = trace::TraceFile::open((folder / "format-1.2.liveset").string());
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_EQ(file->header().process.rank, 1);
+  EXPECT_EQ(file->header().process.world_size, 2);
+  std::vector<bool> seen(128);
+  std::vector<std::string> facts;
+  ASSERT_TRUE(trace::for_each_event(*file, [&](const trace::Event& event) {
+    seen[static_cast<std::size_t>(event.kind)] = true;
+    const ordered_json json = report::event_json(file->dictionary(), event);
+    if (json.contains("dtype") || json.contains("index")) {
+      facts.push_back(json.value("dtype", "-") + "/" + (json.contains("index") ? std::to_string(json["index"].get<int>()) : "-"));
+    }
+    return true;
+  }));
+  for (const int kind : {42, 43, 44, 65, 66, 67, 68, 72, 80, 82, 83}) EXPECT_TRUE(seen[static_cast<std::size_t>(kind)]) << kind;
+  ASSERT_EQ(facts.size(), 18);
+  for (std::size_t i = 0; i < facts.size(); i += 3) {
+    EXPECT_EQ(facts[i], "bfloat16/-");
+    EXPECT_EQ(facts[i + 1], "-/7");
+    EXPECT_EQ(facts[i + 2], "float32/7");
+  }
+}
+
 }  // namespace
 }  // namespace liveset
 

@@ -57,6 +57,26 @@ void append_kinds(writer::TraceWriter& writer) {
   }
 }
 
+// What format 1.2 says of tensors: a dtype, an index of a region's slot, both.
+void append_facts(writer::TraceWriter& writer) {
+  std::uint64_t time = 1'000'000;
+  for (const int kind : {proto::EVENT_STORAGE, proto::EVENT_VALUE_RETAIN, proto::EVENT_VALUE_DROP, proto::EVENT_VALUE_USE,
+                         proto::EVENT_VALUE_REMAKE, proto::EVENT_VALUE_OFFLOAD}) {
+    for (const std::int64_t number :
+         {std::int64_t{proto::BFLOAT16 + 1}, std::int64_t{8} << 8, std::int64_t{8} << 8 | (proto::FLOAT32 + 1)}) {
+      writer::Event event = test::event(kind, time += 77);
+      event.thread = event.heap = 1;
+      event.scope = 2;
+      event.name = 5;
+      event.address = 0x7f0000000000 + 0x200 * static_cast<std::uint64_t>(kind);
+      event.size = 512;
+      event.memory_class = proto::CLASS_ACTIVATION;
+      event.number = number;
+      writer.append(event);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -65,13 +85,18 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::string error;
-  auto writer = writer::TraceWriter::create(argv[1], test::header_info(), &error);
+  writer::HeaderInfo info = test::header_info();
+  info.rank = 1;
+  info.world_size = 2;
+  info.local_rank = 1;
+  auto writer = writer::TraceWriter::create(argv[1], info, &error);
   if (writer == nullptr) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return 1;
   }
   define(*writer);
   append_kinds(*writer);
+  append_facts(*writer);
   writer->calibrate(5000, 7000);
   writer->lose(proto::Loss::RING_FULL, 17);
   writer->flush();

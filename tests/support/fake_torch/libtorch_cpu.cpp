@@ -33,7 +33,6 @@ void run(Node& node) {
 
 namespace c10d {
 
-
 class Reducer {
  public:
   void initialize_buckets(std::vector<std::vector<std::size_t>> indices);

@@ -92,8 +92,8 @@ class Engine : public testing::Test {
  protected:
   std::vector<std::string> recorded(const std::string& what, const std::string& output) {
     const std::string path = folder_.file("run.liveset");
-    const test::Ran ran =
-        test::run_command(std::string(LIVESET_BIN_DIR) + "/liveset run -q -o " + path + " -- " + LIVESET_TEST_BIN_DIR + "/engine_job " + what);
+    const test::Ran ran = test::run_command(std::string(LIVESET_BIN_DIR) + "/liveset run -q -o " + path + " -- " + LIVESET_TEST_BIN_DIR +
+                                            "/engine_job " + what);
     EXPECT_EQ(ran.status, 0) << ran.err;
     EXPECT_EQ(ran.out, output);
     std::vector<std::string> events;
@@ -125,8 +125,8 @@ TEST_F(Engine, NodesNestAndOneThatRaisesHasNoEnd) {
 
 TEST_F(Engine, BucketsAreCommunicationFromTheirBirth) {
   EXPECT_THAT(recorded("buckets", "an empty bucket\n"),
-              ElementsAre("alloc  0 128", "storage c10d::Reducer 0 128", "alloc  0 64", "storage c10d::Reducer 0 64", "collective all_reduce 0",
-                          "collective all_reduce 1", "alloc  0 16",  // after the reducer was made
+              ElementsAre("alloc  0 128", "storage c10d::Reducer 0 128", "alloc  0 64", "storage c10d::Reducer 0 64",
+                          "collective all_reduce 0", "collective all_reduce 1", "alloc  0 16",  // after the reducer was made
                           "alloc  0 64", "storage c10d::Reducer 0 64",
                           // What an exception left is over for its callers.
                           "alloc  0 32", "alloc  0 48"));
