@@ -10,8 +10,9 @@ namespace liveset::launch {
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string output;  // empty: <program>-<pid>.liveset in the current folder
-  bool quiet = false;  // no line at the end
+  std::string output;               // empty: <program>-<pid>.liveset in the current folder
+  bool quiet = false;               // no line at the end
+  bool fingerprint_values = false;  // write whole tensors beside the trace
   bool wait_when_full = true;
   bool kernel_launches = false;                                  // record them, too
   LogOptions log;                                                // of the collector

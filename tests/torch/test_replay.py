@@ -67,6 +67,17 @@ class Replay(support.TorchTest):
         self.assertEqual(check["coverage"]["regions"], 22)  # of 20 models; the region inside of one begins again when that is made again
         self.assertGreater(check["coverage"]["values"], 40)
 
+    def test_a_transformer_is_clean_in_each_mode_and_computes_the_same(self):
+        job = support.SOURCE / "samples/torch_gpt/train.py"
+        for mode in ("block", "reentrant", "selective"):
+            arguments = [job, "--checkpoint", mode, "--dropout", "0.1", "--steps", "2", "--json"]
+            run = self.record_command([sys.executable, *arguments], name=mode, options=("--check-replay", "--fingerprint"))
+            plain = self.plain([sys.executable, *arguments])
+            self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
+            check = self.checked(run)
+            self.assertEqual(check["findings"], [])
+            self.assertEqual(check["coverage"]["recomputes"], 8)  # 4 blocks, 2 steps
+
     def test_a_rate_leaves_regions_out_and_says_so(self):
         run = self.record(JOB, "--clean", options=("--check-replay=0.5",))
         coverage = self.checked(run)["coverage"]

@@ -17,8 +17,8 @@ namespace liveset::cli {
 namespace {
 
 struct Options {
-  std::string trace;
-  bool replay = false, distributed = false;
+  std::string trace, other;
+  bool equivalence = false, replay = false, distributed = false;
   std::optional<std::int64_t> max_peak;
 };
 
@@ -43,8 +43,15 @@ Result<report::Check> check_max_peak(const trace::TraceFile& file, std::uint64_t
 }
 
 Status run(const Options& options, Context& context) {
-  if (!options.replay && !options.distributed && !options.max_peak)
-    return Error{ErrorKind::usage, "", {}, "check: no check is named", "--replay, --distributed, --max-peak BYTES: liveset check --help"};
+  if (!options.replay && !options.distributed && !options.max_peak && !options.equivalence)
+    return Error{ErrorKind::usage,
+                 "",
+                 {},
+                 "check: no check is named",
+                 "--replay, --distributed, --max-peak BYTES, --equivalence: liveset check --help"};
+  if (options.equivalence == options.other.empty())
+    return Error{
+        ErrorKind::usage, "", {}, "check: --equivalence compares two traces, the others look at one", "liveset check A B --equivalence"};
   Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
   if (!files) return files.take_error();
   std::vector<report::Check> checks;
@@ -62,6 +69,14 @@ Status run(const Options& options, Context& context) {
     Result<report::Check> check = check_max_peak(files->front(), static_cast<std::uint64_t>(*options.max_peak));
     if (!check) return check.take_error();
     checks.push_back(std::move(*check));
+  }
+  if (options.equivalence) {
+    Result<trace::TraceFile> other = open_shown(options.other);
+    if (!other) return other.take_error();
+    Result<report::Check> check = report::check_equivalence(files->front(), *other);
+    if (!check) return check.take_error();
+    checks.push_back(std::move(*check));
+    report_health(*other, context);
   }
   switch (context.format) {
     case Format::table: std::cout << report::check_text(checks, style_of(context)); break;
@@ -82,11 +97,15 @@ void add_check(CLI::App& app, Context& context) {
   command->footer(
       "  liveset run --check-replay -o run.liveset -- python train.py\n"
       "  liveset check run.liveset --replay --max-peak 20GiB\n"
+      "  liveset check plain.liveset checkpointed.liveset --equivalence\n"
       "The exit status is 0 when all checks pass, 1 when one does not, 2 when the trace was not recorded for it.");
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
       ->option_text(" ");
+  command->add_option("OTHER", options->other, "of --equivalence: the trace of the run to compare with")->option_text(" ");
+  command->add_flag("--equivalence", options->equivalence,
+                    "did two runs from the same state compute the same losses, gradients and parameters? Needs run --fingerprint of both");
   command->add_flag("--replay", options->replay,
                     "did each recompute of a checkpointed region do what its forward did? Needs run --check-replay");
   command->add_flag("--distributed", options->distributed,

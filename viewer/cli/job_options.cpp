@@ -1,6 +1,7 @@
 #include "viewer/cli/job_options.h"
 
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -20,21 +21,21 @@ CLI::Option* add_flag_with_value(CLI::App& command, const std::string& name, con
   });
 }
 
+std::string checked_steps(const std::string& option, const std::string& text, const std::string& implied) {
+  if (text.empty()) return implied;
+  std::uint32_t steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error != std::errc() || end != text.data() + text.size() || steps == 0)
+    throw CLI::ValidationError(option, "'" + text + "' is no number of steps");
+  return text;
+}
+
 std::string checked_rate(const std::string& text) {
   if (text.empty()) return "1";
   double rate = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
   if (error != std::errc() || end != text.data() + text.size() || !(rate > 0 && rate <= 1))
     throw CLI::ValidationError("--check-replay", "'" + text + "' is no share of the regions (above 0, at most 1)");
-  return text;
-}
-
-std::string checked_steps(const std::string& text) {
-  if (text.empty()) return "10";
-  std::uint32_t steps = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (error != std::errc() || end != text.data() + text.size() || steps == 0)
-    throw CLI::ValidationError("--who-holds", "'" + text + "' is no number of steps");
   return text;
 }
 
@@ -66,15 +67,26 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
                       "`liveset check --replay`; of all regions, or of a share of them: --check-replay=0.1. Costs time",
                       [&options](const std::string& text) { add_variable(options, "LIVESET_CHECK_REPLAY", checked_rate(text)); })
       ->option_text("[=RATE]");
-  add_flag_with_value(command, "--who-holds",
-                      "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
-                      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
-                      [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps(text)); })
+  add_flag_with_value(
+      command, "--who-holds",
+      "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
+      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
+      [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps("--who-holds", text, "10")); })
       ->option_text("[=N]");
   add_flag_with_value(command, "--stacks",
                       "record the Python stack of every block, at its allocation and at its free: for `liveset peak --by stack`",
                       [&options](const std::string& text) { add_variable(options, "LIVESET_STACKS", checked_stacks(text)); })
       ->option_text("[=python]");
+  add_flag_with_value(
+      command, "--fingerprint",
+      "record what the first steps (3, or --fingerprint=N) computed: hashes, norms and samples of losses, gradients and "
+      "parameters, for `liveset check A B --equivalence`",
+      [&options](const std::string& text) { add_variable(options, "LIVESET_FINGERPRINT", checked_steps("--fingerprint", text, "3")); })
+      ->option_text("[=STEPS]");
+  command
+      .add_flag("--fingerprint-values", options.fingerprint_values,
+                "write these tensors whole, too, into the folder OUT.values, so that the largest difference is exact; needs -o")
+      ->needs("--fingerprint");
   command
       .add_option("--log-level", options.log.level,
                   "of the collector's log: trace, debug, info (default with --log-file), warning, error or off (default)")
@@ -90,6 +102,10 @@ bool take_job(const CLI::App& command, launch::RunOptions& options, Context& con
     return false;
   };
   if (command.count("--output") != 0 && options.output.empty()) return refuse("-o is empty", "name a file, or leave -o out");
+  if (options.fingerprint_values) {
+    if (options.output.empty()) return refuse("--fingerprint-values needs -o: its folder is named by the trace", "liveset run -o OUT ...");
+    add_variable(options, "LIVESET_FINGERPRINT_VALUES", std::filesystem::absolute(options.output).string() + ".values");
+  }
   options.command = command.remaining();  // the "--" was forgotten
   if (!options.command.empty() && options.command.front().compare(0, 1, "-") == 0)
     return refuse("unknown option " + options.command.front(), "liveset " + name + " --help");

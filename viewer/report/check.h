@@ -31,6 +31,9 @@ struct Check {
 // What `run --check-replay` found. An error when none of the traces was recorded with it.
 Result<Check> check_replay(const std::vector<trace::TraceFile>& files);
 
+// Whether two runs of `run --fingerprint` computed the same.
+Result<Check> check_equivalence(const trace::TraceFile& a, const trace::TraceFile& b);
+
 nlohmann::ordered_json check_json(const std::vector<Check>& checks);
 std::string check_text(const std::vector<Check>& checks, const Style& style);
 // One line a finding.

@@ -6,7 +6,7 @@ autograd's hook stack; the training script is not edited.
 """
 import os
 
-from . import checkpoints, distributed, ending, engine, holders, modules, optimizers, reentrant, replay, sharded, statistics
+from . import checkpoints, distributed, ending, engine, fingerprint, holders, modules, optimizers, reentrant, replay, sharded, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -31,6 +31,8 @@ def install_parts(context):
     scopes = modules.Modules(context)
     rate = float(os.environ.get(replay.VARIABLE) or 0)
     checked = [replay.Replay(context, scopes, rate)] if rate > 0 else []  # before the hooks of regions: it imports what they look for
+    steps = int(os.environ.get(fingerprint.VARIABLE) or 0)
+    checked += [fingerprint.Fingerprint(context, scopes, steps)] if steps > 0 else []
     regions = checkpoints.Checkpoints(context, scopes)
     hooks_of_engine = engine.Engine(context, scopes, regions)
     # First what knows which slots are packed: torch.utils.checkpoint's hooks, which are wrapped later, inherit from the same class.

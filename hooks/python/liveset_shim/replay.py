@@ -452,6 +452,8 @@ class Replay:
                             Slot(*self._described(tensor, self.values.digest(tensor)))))
                     if replay is None:
                         self.findings.count("values", len(record.outputs))
+                        _for_each_tensor(self.context.Tensor, result, lambda tensor: self.findings.count(
+                            "value_bytes", tensor.numel() * tensor.element_size()))
                     else:
                         replay.whole = True
                 except Exception as error:
