@@ -150,25 +150,37 @@ class Reentrant:
 
     def _state_node(self, graph, node, scope):
         context = self.context
-        label = type(node).__name__
-        if label == NODE:
-            graph._python_node(node)  # a region inside: its inputs and random states
+        kind = type(node)
+        known = graph.slots.get(kind)
+        if known is None:
+            if isinstance(node, graph.python_node):
+                self._state_python_node(graph, node, scope)
+                return
+            known = graph.slots[kind] = graph._slots(kind)
+        unpacks = graph.packed is not None
+        if unpacks and node in graph.packed:
             return
-        if isinstance(node, graph.python_node):
-            name = context.text(f"{label}.saved_tensors")
-            for tensor in graph.read_node(node):
-                self._remade(tensor, name, scope)
-            return
-        if graph.packed is not None and node in graph.packed:
-            return
-        for read, name in graph._slots(type(node))[0]:
+        say, remake, exact_types, Parameter = context.say, context.remake, context._exact_types, context.torch.nn.Parameter
+        for read, name in known[0]:
             try:
                 saved = read(node)
             except RuntimeError:  # torch before 2.14 unpacks: freed already, or edited in place
                 continue
-            for one in saved if isinstance(saved, tuple) else (saved,):
-                content = one if graph.packed is not None else one.data
-                for_each_tensor(context.Tensor, content, lambda tensor, name=name: self._remade(tensor, name, scope))
+            for one in saved if type(saved) is tuple else (saved,):
+                content = one if unpacks else one.data
+                if type(content) in exact_types:
+                    say(remake, PARAMETER if type(content) is Parameter else RECOMPUTED_ACTIVATION, content, name, -1, scope)
+                elif content is not None:
+                    for_each_tensor(context.Tensor, content, lambda tensor, name=name: self._remade(tensor, name, scope))
+
+    def _state_python_node(self, graph, node, scope):
+        label = type(node).__name__
+        if label == NODE:
+            graph._python_node(node)  # a region inside: its inputs and random states
+            return
+        name = self.context.text(f"{label}.saved_tensors")
+        for tensor in graph.read_node(node):
+            self._remade(tensor, name, scope)
 
     def _remade(self, tensor, name, scope):
         memory_class = PARAMETER if isinstance(tensor, self.context.torch.nn.Parameter) else RECOMPUTED_ACTIVATION
