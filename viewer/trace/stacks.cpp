@@ -30,9 +30,22 @@ bool inside_torch(std::string_view file) {
                      [file](std::string_view folder) { return file.find(folder) != std::string_view::npos; });
 }
 
+namespace {
+
+// Names come from the program and may be of any length; a text is one of many.
+std::string shortened(std::string_view name) {
+  constexpr std::size_t most = 120;
+  if (name.size() <= most) return std::string(name);
+  std::size_t end = most;
+  while (end != 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;  // not in the middle of a character
+  return std::string(name.substr(0, end)) + "...";
+}
+
+}  // namespace
+
 std::string frame_text(const StackFrame& frame) {
   const std::string_view name = frame.file.substr(frame.file.rfind('/') + 1);  // npos + 1 is 0
-  return std::string(name).append(":").append(std::to_string(frame.line)).append(" ").append(frame.function);
+  return shortened(name) + ":" + std::to_string(frame.line) + " " + shortened(frame.function);
 }
 
 // The innermost frames outside of torch; of torch when there are no others.
@@ -50,7 +63,7 @@ std::string Dictionary::stack_text(std::uint32_t stack) const {
     if (shown > most_shown) text += " < ...";
     if (shown != 0) return text;
   }
-  return whole.ends.empty() ? std::string() : "(" + std::string(whole.ends) + ")";
+  return whole.ends.empty() ? std::string() : "(" + shortened(whole.ends) + ")";
 }
 
 }  // namespace liveset::trace

@@ -29,7 +29,7 @@ CallStack call_stack(const Dictionary& dictionary, std::uint32_t stack, std::siz
 // A frame of PyTorch's own Python files: of little use to somebody who looks for the line of a program that asked for memory.
 bool inside_torch(std::string_view file);
 
-// "train.py:57 forward": the file without its folders.
+// "train.py:57 forward": the file without its folders; long names are shortened.
 std::string frame_text(const StackFrame& frame);
 
 }  // namespace liveset::trace

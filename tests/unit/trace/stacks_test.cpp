@@ -89,6 +89,18 @@ TEST_F(Stacks, ThatAreTooLongAreCut) {
   EXPECT_EQ(names().stack_text(chain), "a.py:3 f < a.py:3 f < a.py:3 f < a.py:3 f < a.py:3 f < a.py:3 f < a.py:3 f < a.py:3 f < ...");
 }
 
+TEST_F(Stacks, LongNamesAreShortenedInTextsOnly) {
+  const std::string euros = [] {
+    std::string text;
+    for (int i = 0; i < 1000; ++i) text += "\xe2\x82\xac";
+    return text;
+  }();
+  const std::uint32_t long_one = stack(0, frame(euros, "folder/" + std::string(500, 'f'), 1));
+  open();
+  EXPECT_EQ(names().stack_text(long_one), std::string(120, 'f') + "...:1 " + euros.substr(0, 120) + "...");
+  EXPECT_EQ(call_stack(names(), long_one).frames.at(0).function, euros);
+}
+
 TEST_F(Stacks, CyclesAndUnknownFramesEnd) {
   const std::uint32_t one = stack(2, frame("f", "a.py", 1));
   const std::uint32_t two = stack(one, 1);
