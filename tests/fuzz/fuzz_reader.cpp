@@ -18,6 +18,7 @@
 #include "tests/support/temporary_folder.h"
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/report/ranks.h"
 #include "viewer/report/summary.h"
 #include "viewer/trace/facts.h"
 #include "viewer/trace/trace_file.h"
@@ -34,6 +35,17 @@ struct Outcome {
 void mix(std::uint64_t& hash, std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3U; }
 
 // All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
+void read_checks(const trace::TraceFile& file, const std::string& path) {
+  std::vector<trace::TraceFile> files;
+  for (int rank = 0; rank < 2; ++rank) {
+    Result<trace::TraceFile> again = trace::TraceFile::open(path);
+    if (again) files.push_back(std::move(*again));
+  }
+  if (files.empty() || file.allocations() > 1'000'000) return;
+  const Result<std::vector<report::Check>> checks = report::check_distributed(files);
+  if (checks) (void)report::check_text(*checks, {});
+}
+
 void read_reports(const trace::TraceFile& file) {
   using nlohmann::ordered_json;
   for (const char* counter : {"allocated", "reserved"}) {
@@ -71,6 +83,7 @@ Outcome read_path(const std::string& path) {
   if (auto physical = ledger::build_physical(*file)) (void)ledger::attribute_blocks(*file, *physical);
   (void)ledger::build_logical(*file, {});
   read_reports(*file);
+  read_checks(*file, path);
   return outcome;
 }
 

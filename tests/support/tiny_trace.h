@@ -128,8 +128,8 @@ class TinyTrace {
   writer::TraceWriter& writer() { return *writer_; }
   const std::string& path() const { return path_; }
   // Closes the file and opens it for reading.
-  trace::TraceFile open() {
-    if (writer_ != nullptr && !writer_->finish("exit")) ADD_FAILURE() << "the trace could not be finished";
+  trace::TraceFile open(const char* ended = "exit") {
+    if (writer_ != nullptr && !writer_->finish(ended)) ADD_FAILURE() << "the trace could not be finished";
     writer_.reset();
     Result<trace::TraceFile> file = trace::TraceFile::open(path_);
     if (!file) throw std::runtime_error(file.error().message());

@@ -258,7 +258,8 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const std::uint32_t heap = columns.heap[at_.heap];
   const std::uint64_t address = columns.address[at_.address], size = columns.size[at_.size];
   const std::uint32_t string = columns.name[at_.name];
-  if ((kind == Kind::value_release || kind == Kind::value_drop) && value != 0) residents_.release(value, event, columns.time_ns[index]);
+  if (follows_values_ && (kind == Kind::value_release || kind == Kind::value_drop) && value != 0)
+    residents_.release(value, event, columns.time_ns[index]);
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;

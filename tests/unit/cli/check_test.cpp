@@ -113,6 +113,45 @@ TEST_F(Check, RefusesATraceThatWasNotRecordedForIt) {
   EXPECT_EQ(check(path()).status, 2);  // no check is named
 }
 
+TEST_F(Check, DistributedNeedsStepsAndOneRankIsNothingToCompare) {
+  trace.attribute("liveset.bucket", "{\"bucket\": 0, \"parameters\": [\"");
+  trace.open();
+  const Ran none = check(path() + " --distributed");
+  EXPECT_EQ(none.status, 2);
+  EXPECT_THAT(none.err, HasSubstr("no steps"));
+}
+
+TEST_F(Check, ARegionOverADeviceBoundaryIsNamedByModuleAndDevices) {
+  const auto cpu = trace.heap("cpu"), first = trace.heap("cuda:0"), second = trace.heap("cuda:1");
+  const auto model = trace.scope(proto::SCOPE_MODULE, "Net");
+  const auto region = trace.scope(proto::SCOPE_REGION, "checkpoint:0", model);
+  const auto block = trace.scope(proto::SCOPE_MODULE, "b\x1b[2J", region);
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.begin(model);
+  trace.begin(region);
+  trace.begin(block);
+  trace.alloc(cpu, 0x1000, 5056);  // a random state
+  trace.alloc(first, 0x2000, 512);
+  trace.alloc(second, 0x3000, 512);
+  trace.end(block, region);
+  trace.end(region, model);
+  trace.end(model);
+  trace.open();
+  const Ran ran = check(path() + " --distributed --format json");
+  EXPECT_EQ(ran.status, 1);
+  const json found = json::parse(ran.out);
+  ASSERT_EQ(found["checks"].size(), 3U);
+  EXPECT_EQ(found["checks"][0]["notes"][0], "one rank only: there is nothing to compare");
+  EXPECT_EQ(found["checks"][2]["name"], "devices");
+  const json& finding = found["checks"][2]["findings"][0];
+  EXPECT_EQ(finding["kind"], "device_boundary");
+  EXPECT_EQ(finding["region"], "Net/checkpoint:0");
+  EXPECT_EQ(finding["module"], "Net.b\x1b[2J");
+  EXPECT_EQ(finding["detail"], "its blocks lie on cuda:0 and cuda:1");
+  EXPECT_THAT(check(path() + " --distributed").out, Not(HasSubstr("\x1b")));
+}
+
 TEST_F(Check, MaxPeakIsAGateOfItsOwn) {
   const auto heap = trace.heap("cpu");
   trace.alloc(heap, 0x1000, 3000);
