@@ -11,6 +11,7 @@
 #include "hooks/autograd/tensor_storage.h"
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/recorder.h"
+#include "hooks/python/around.h"
 #include "hooks/python/cpython.h"
 #include "hooks/python/hash.h"
 #include "hooks/python/install.h"
@@ -364,6 +365,12 @@ Object* make_native(const CPython& interpreter) {
     }
     interpreter.decrease(function);
   }
+  Object* around = make_around(interpreter);
+  if (around != nullptr) {
+    interpreter.dict_set(functions, "around", around);
+    interpreter.decrease(around);
+  }
+  if (interpreter.error() != nullptr) interpreter.clear_error();  // the shim does without
   return functions;
 }
 

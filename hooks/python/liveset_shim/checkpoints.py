@@ -8,6 +8,7 @@ before that they were saved on an autograd node, that of `input_saver`. Keyword 
 import sys
 import weakref
 
+from .around import original_of
 from .context import ACTIVATION, CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
 from .regions import Regions, autocast_of
 
@@ -183,20 +184,14 @@ class Checkpoints:
         regions = self.regions
         stop = getattr(self.module, "_StopRecomputationError", ())
 
-        def recompute(*arguments, **keywords):
-            stopped, raised = False, None
-            state = regions.begin_recompute(region)
-            try:
-                return recompute_fn(*arguments, **keywords)
-            except BaseException as error:
-                stopped = isinstance(error, stop)
-                raised = None if stopped else type(error).__name__
-                raise
-            finally:
-                regions.end_recompute(state, stopped, raised, lambda: self._say_remade(frame(), region))
+        def before(*arguments, **keywords):
+            return regions.begin_recompute(region)
 
-        recompute._liveset_original = recompute_fn
-        return recompute
+        def after(state, raised, result):
+            stopped = raised is not None and issubclass(raised, stop)
+            regions.end_recompute(state, stopped, None if stopped else raised, lambda: self._say_remade(frame(), region))
+
+        return self.context.around(before, recompute_fn, after)
 
     def _say_remade(self, frame, region):
         """What a recompute has made of its region's slots, those that the graph still waits for."""
@@ -280,11 +275,6 @@ class Checkpoints:
         for_each_tensor(context.Tensor, held.get("args"), say_input)
         # A lambda's captured tensors live as long as the frame too.
         for_each_tensor(context.Tensor, list(closure_of(original_of(held.get("fn"))).values()), say_input)
-
-
-def original_of(function):
-    """What torch gave where we put a function around it."""
-    return getattr(function, "_liveset_original", function)
 
 
 def saver_of(frame):

@@ -4,6 +4,8 @@ import signal
 import threading
 import types
 
+from .around import around
+
 # Numbers of proto/trace.proto (a test compares).
 OTHER, FORWARD, LOSS, BACKWARD, RECOMPUTE, OPTIMIZER = range(6)
 SCOPE_MODULE, SCOPE_REGION = 1, 3
@@ -40,6 +42,7 @@ class Context:
         self.torch = torch
         self.Tensor = torch.Tensor
         self.thread = ThreadState()
+        self.around = around
         for name, function in native.items():
             setattr(self, name, function)
         self._heaps = {}

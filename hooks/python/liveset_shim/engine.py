@@ -4,8 +4,6 @@ libraries that bypass both (Megatron) call, so a proxy that forwards everything 
 torch's own two functions allocate the first gradients (torch.autograd._make_grads) before they call the engine. These are
 part of the backward, so for them it begins one call earlier; the engine's proxy then only ends it.
 """
-import functools
-
 from .context import ACTIVATION_GRADIENT, BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
 from .graph import Graph
 from .packed import PackedRanges
@@ -39,23 +37,21 @@ class Engine:
             self.make_grads = None
 
     def _early_start(self, make_grads):
-        @functools.wraps(make_grads)
-        def _make_grads(outputs, *arguments, **keywords):
-            thread = self.context.thread
+        def before(outputs, *arguments, **keywords):
             try:
                 self.end_started()
-                thread.started = self.begin(outputs)
+                self.context.thread.started = self.begin(outputs)
             except Exception as error:
                 self.context.failed(error)
-            try:
-                gradients = make_grads(outputs, *arguments, **keywords)
-            except BaseException:
+            return arguments[0] if arguments else keywords.get("grads", ())
+
+        def after(given, raised, result):
+            if raised is not None:
                 self.end_started()
-                raise
-            if thread.started is not None:
-                self._state_first(gradients, arguments[0] if arguments else keywords.get("grads", ()))
-            return gradients
-        return _make_grads
+            elif self.context.thread.started is not None:
+                self._state_first(result, given)
+
+        return self.context.around(before, make_grads, after)
 
     def _state_first(self, gradients, given):
         """The gradients of the roots: those that torch made, and not the caller."""
@@ -117,6 +113,31 @@ class Engine:
                             context.stated_gradients.add(gradient.data_ptr())
         context.mark(BACKWARD_END, 0)
 
+    def before_run(self, *arguments, **keywords):
+        """Of the engine's run_backward."""
+        context = self.context
+        begun, create_graph = None, False
+        try:
+            begun, context.thread.started = context.thread.started, None
+            if begun is None:
+                begun = self.begin(arguments[0] if arguments else keywords.get("tensors", ()))
+            create_graph = bool(arguments[3]) if len(arguments) > 3 else bool(keywords.get("create_graph", False))
+        except Exception as error:
+            context.failed(error)
+        if create_graph:
+            context.create_graph(1)
+        return begun, create_graph
+
+    def after_run(self, token, raised, result):
+        begun, create_graph = token
+        if create_graph:
+            self.context.create_graph(0)
+        if begun is not None:
+            try:
+                self.end(begun)
+            except Exception as error:
+                self.context.failed(error)
+
     def _roots(self, tensors):
         """The graph's first nodes, and the device of the roots; the one-element tensors among the roots are the loss."""
         nodes, device = {}, None
@@ -141,34 +162,10 @@ class EngineProxy:
 
     def __init__(self, engine, hooks):
         object.__setattr__(self, "_liveset_engine", engine)
-        object.__setattr__(self, "_liveset_hooks", hooks)
+        object.__setattr__(self, "run_backward", hooks.context.around(hooks.before_run, engine.run_backward, hooks.after_run))
 
     def __getattr__(self, name):
         return getattr(self._liveset_engine, name)
 
     def __setattr__(self, name, item):
         setattr(self._liveset_engine, name, item)
-
-    def run_backward(self, *arguments, **keywords):
-        hooks = self._liveset_hooks
-        begun, create_graph = None, False
-        try:
-            thread = hooks.context.thread
-            begun, thread.started = thread.started, None
-            if begun is None:
-                begun = hooks.begin(arguments[0] if arguments else keywords.get("tensors", ()))
-            create_graph = bool(arguments[3]) if len(arguments) > 3 else bool(keywords.get("create_graph", False))
-        except Exception as error:
-            hooks.context.failed(error)
-        if create_graph:
-            hooks.context.create_graph(1)
-        try:
-            return self._liveset_engine.run_backward(*arguments, **keywords)
-        finally:
-            if create_graph:
-                hooks.context.create_graph(0)
-            if begun is not None:
-                try:
-                    hooks.end(begun)
-                except Exception as error:
-                    hooks.context.failed(error)

@@ -6,7 +6,8 @@ inside of a backward (checkpoint functions that libraries bring), as far as it w
 """
 import sys
 
-from .checkpoints import MODULE, for_each_tensor, original_of
+from .around import original_of
+from .checkpoints import MODULE, for_each_tensor
 from .context import PARAMETER, RECOMPUTED_ACTIVATION
 from .regions import autocast_of
 
@@ -38,7 +39,7 @@ class Reentrant:
     def _forward(self, original):
         regions = self.regions
 
-        def forward(ctx, run_function, preserve_rng_state, *arguments):
+        def before(ctx, run_function, preserve_rng_state, *arguments):
             region = None
             try:
                 # Without a graph above it this is no region, unless the one around it will be made again, and this one with it.
@@ -47,24 +48,27 @@ class Reentrant:
             except Exception as error:
                 self.context.failed(error)
             if region is None:
-                return original(ctx, run_function, preserve_rng_state, *arguments)
+                return None, (ctx, run_function, preserve_rng_state, *arguments)
 
-            def run(*inputs):
+            def enter(*inputs, **keywords):
                 regions.enter(region, lambda: self._facts(ctx, inputs, preserve_rng_state))
                 regions.local.given_up += 1
-                try:
-                    return run_function(*inputs)
-                finally:
-                    regions.local.given_up -= 1
-                    regions.leave(region)
 
-            try:
-                return original(ctx, run, preserve_rng_state, *arguments)
-            finally:
+            def leave(token, raised, result):
+                regions.local.given_up -= 1
+                regions.leave(region)
+
+            run = self.context.around(enter, run_function, leave)
+            return (ctx, region, run), (ctx, run, preserve_rng_state, *arguments)
+
+        def after(token, raised, result):
+            if token is not None:
+                ctx, region, run = token
                 if getattr(ctx, "run_function", None) is run:
-                    ctx.run_function = run_function
+                    ctx.run_function = original_of(run)
                 ctx._liveset_region = region
-        return forward
+
+        return self.context.around(before, original, after, True)
 
     def _facts(self, ctx, inputs, preserve_rng_state):
         tensors = []
@@ -74,38 +78,35 @@ class Reentrant:
         return "reentrant", tensors, autocast, False, bool(preserve_rng_state)
 
     def _backward(self, original):
-        def backward(ctx, *gradients):
+        def before(ctx, *gradients):
             region = getattr(ctx, "_liveset_region", None)
             if region is None:
-                return original(ctx, *gradients)
+                return None
             function = original_of(ctx.run_function)
             ctx.run_function = self._recomputing(function, region)
-            try:
-                return original(ctx, *gradients)
-            finally:
-                ctx.run_function = function
-        return backward
+            return ctx, function
+
+        def after(token, raised, result):
+            if token is not None:
+                ctx, ctx.run_function = token
+
+        return self.context.around(before, original, after)
 
     def _recomputing(self, function, region):
         regions, local = self.regions, self.regions.local
 
-        def recompute(*inputs):
-            raised, outputs = None, ()
+        def before(*inputs, **keywords):
             self.forget_older()
             given_up, local.given_up = local.given_up, 0  # this run builds a graph, whatever was around the call that began the backward
-            state = regions.begin_recompute(region)
-            try:
-                outputs = function(*inputs)
-                return outputs
-            except BaseException as error:
-                raised = type(error).__name__
-                raise
-            finally:
-                regions.end_recompute(state, False, raised, lambda: self._say_outputs(outputs, region.scope))
-                local.given_up = given_up
+            return regions.begin_recompute(region), given_up
 
-        recompute._liveset_original = function
-        return recompute
+        def after(token, raised, result):
+            state, given_up = token
+            outputs = () if raised is not None else result
+            regions.end_recompute(state, False, raised, lambda: self._say_outputs(outputs, region.scope))
+            local.given_up = given_up
+
+        return self.context.around(before, function, after)
 
     def _say_outputs(self, outputs, scope):
         tensors = []

@@ -123,7 +123,7 @@ class Regions:
         return None
 
     def end_recompute(self, state, early_stopped, raised, say_remade):
-        """`raised`: name of the exception that ended it, if any. `say_remade()`: what there is to say in the region's scope."""
+        """`raised`: type of the exception that ended it, if any. `say_remade()`: what there is to say in the region's scope."""
         if state is None:
             return
         context, thread = self.context, self.context.thread
@@ -133,8 +133,8 @@ class Regions:
             if len(thread.stack) > depth:
                 say_remade()
                 said = {"early_stopped": early_stopped}
-                if raised:
-                    said["raised"] = raised
+                if raised is not None:
+                    said["raised"] = raised.__name__
                 context.attribute(self.recompute_key, context.text(json.dumps(said)))
         except Exception as error:
             context.failed(error)

@@ -333,7 +333,7 @@ class Replay:
     # --- non-reentrant: recompute
 
     def _watched(self, function, record):
-        def watched(*arguments, **keywords):
+        def before(*arguments, **keywords):
             replay, mode = record.replay, None
             if replay is not None and replay.begin is None:
                 try:
@@ -343,21 +343,21 @@ class Replay:
                     mode = self._mode(replay, False)
                 except Exception as error:
                     self.context.failed(error)
+            return replay, mode
+
+        def after(token, raised, result):
+            replay, mode = token
+            if replay is None:
+                return
             try:
-                result = function(*arguments, **keywords)
-                if replay is not None:
-                    replay.whole = True
-                return result
-            finally:
-                if replay is not None:
-                    try:
-                        self._leave_mode(mode)
-                        with self.context.quiet():
-                            replay.end = Moment(self.states, function)
-                    except Exception as error:
-                        self.context.failed(error)
-        watched._liveset_original = function
-        return watched
+                replay.whole = replay.whole or raised is None
+                self._leave_mode(mode)
+                with self.context.quiet():
+                    replay.end = Moment(self.states, function)
+            except Exception as error:
+                self.context.failed(error)
+
+        return self.context.around(before, function, after)
 
     def _recompute_init(self, original):
         def __init__(hook, frame_reference, gid, *arguments, **keywords):
