@@ -68,6 +68,12 @@ class TorchTest(unittest.TestCase):
                                    cwd=self.folder)
         return Run(completed, None)
 
+    def side_by_side(self, jobs):
+        """Calls each of {key: function}, two at a time. -> {key: result}"""
+        with ThreadPoolExecutor(2) as pool:
+            waiting = {key: pool.submit(job) for key, job in jobs.items()}
+            return {key: each.result() for key, each in waiting.items()}
+
     def assert_sound(self, run, trace=None):
         """What must hold of every trace of a job that ended by itself. -> its summary"""
         # The dictionary is stored as it is, so a note of the hooks about an error of theirs is found by its name.
@@ -97,12 +103,6 @@ class DryRunTest(TorchTest):
 
         done = subprocess.run(line, capture_output=True, text=True, timeout=280, env={**os.environ, **(environment or {})}, cwd=self.folder)
         return Run(done, trace)
-
-    def side_by_side(self, jobs):
-        """Calls each of {key: function}, two at a time. -> {key: result}"""
-        with ThreadPoolExecutor(2) as pool:
-            waiting = {key: pool.submit(job) for key, job in jobs.items()}
-            return {key: each.result() for key, each in waiting.items()}
 
 
 class FakeRecorder:
