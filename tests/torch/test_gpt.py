@@ -72,7 +72,35 @@ class GptTest(TorchTest):
             with self.subTest(mode=mode):
                 run = self.record(TRAIN, "--checkpoint", mode, *options, name=mode)
                 self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
-                self.assert_sound(run)
+                self.check_all_attributed(self.assert_sound(run))
+
+    def check_all_attributed(self, summary):
+        self.assertEqual(summary["peak"]["classes"]["unattributed"], 0)
+        self.assertEqual([step["backward_start"]["classes"]["unattributed"] for step in summary["steps"]], [0] * len(summary["steps"]))
+
+    def test_what_the_other_modes_hold(self):
+        """At a backward start, by what they hold other than the two modes of the facts."""
+        everything, inputs = (FACTS["modes"][mode]["backward_start"] for mode in ("none", "block"))
+        rows, width = 4 * 128, 128
+        projections = 4 * rows * 4 * (3 * width + width + 4 * width + width)  # qkv, o, f1, f2 of four blocks
+        divisors = 4 * 8  # the scores' divisor, which autograd saves as a tensor of one double, is in a region only when that is made again
+        held = {"checkpoint_input": inputs["checkpoint_input_bytes"], "rng_state": inputs["checkpoint_rng_state_bytes"]}
+        expected = {
+            "reentrant": {"activation": inputs["activation_bytes"] - divisors, **held},
+            "selective": {"activation": inputs["activation_bytes"] + projections, **held},
+            # All that the blocks save, weights too, is saved "on the CPU", where it is: what they hold beyond a region's inputs.
+            "offload": {"activation": inputs["activation_bytes"], "offloaded": everything["activation_bytes"] - inputs["activation_bytes"]},
+        }
+        for mode, classes in expected.items():
+            with self.subTest(mode=mode):
+                run = self.record(TRAIN, "--checkpoint", mode, "--steps", "2", name=mode)
+                self.assertEqual(run.status, 0)
+                summary = self.assert_sound(run)
+                self.check_all_attributed(summary)
+                for step in summary["steps"]:
+                    measured = step["backward_start"]["classes"]
+                    names = ("activation", "checkpoint_input", "rng_state", "offloaded")
+                    self.assertEqual({name: measured[name] for name in names if measured[name]}, classes)
 
     def test_peaks(self):
         _, summary, modules = self.recorded("none")
