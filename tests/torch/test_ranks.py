@@ -117,6 +117,14 @@ class RanksTest(TorchTest):
         self.assertGreaterEqual(checks["overlap"]["coverage"]["reductions_of_known_gradients"], 6)
 
 
+    def test_sharded_parameters(self):
+        checks = self.two_ranks("sharded")
+        self.assert_silent(checks)
+        # Each region's block is a unit of its own: three steps, two ranks.
+        self.assertEqual(checks["overlap"]["coverage"], {"recomputes": 24, "reductions": 24, "reductions_of_known_gradients": 24,
+                                                         "recomputes_without_parameters": 0})
+
+
 class DevicesTest(DryRunTest):
     def on_two_devices(self, *arguments):
         run = self.dry_run(JOB, *arguments, environment={"CUDA_VISIBLE_DEVICES": "0,1"}, name="-".join(arguments))

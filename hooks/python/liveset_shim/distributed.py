@@ -12,11 +12,12 @@ import weakref
 from .checkpoints import for_each_tensor
 
 MODULE = "torch._C._distributed_c10d"
-# Method of a process group: (what it is called in the trace, which argument it reads).
+# Method of a process group: (what it is called in the trace, which argument is stated: what it reads; of a reduce_scatter what it
+# writes, which becomes the gradients).
 METHODS = {"allreduce": ("all_reduce", 0), "allreduce_coalesced": ("all_reduce", 0), "reduce": ("reduce", 0),
-           "reduce_scatter": ("reduce_scatter", 1), "reduce_scatter_single": ("reduce_scatter", 1),
-           "_reduce_scatter_base": ("reduce_scatter", 1), "reduce_scatter_single_coalesced": ("reduce_scatter", 1),
-           "reduce_scatter_tensor_coalesced": ("reduce_scatter", 1), "allgather": ("all_gather", 1), "all_gather_single": ("all_gather", 1),
+           "reduce_scatter": ("reduce_scatter", 0), "reduce_scatter_single": ("reduce_scatter", 0),
+           "_reduce_scatter_base": ("reduce_scatter", 0), "reduce_scatter_single_coalesced": ("reduce_scatter", 0),
+           "reduce_scatter_tensor_coalesced": ("reduce_scatter", 0), "allgather": ("all_gather", 1), "all_gather_single": ("all_gather", 1),
            "_allgather_base": ("all_gather", 1), "allgather_coalesced": ("all_gather", 1),
            "all_gather_single_coalesced": ("all_gather", 1), "allgather_into_tensor_coalesced": ("all_gather", 1),
            "broadcast": ("broadcast", 0), "gather": ("gather", 1), "gather_single": ("gather", 1), "gather_into_tensor": ("gather", 1),

@@ -147,6 +147,21 @@ def views(broken):
     train(DistributedDataParallel(Net(), bucket_cap_mb=0.02, gradient_as_bucket_view=True), backward_once, steps=4)
 
 
+def sharded(broken):
+    """FSDP2: parameters are gathered before each region, gradients reduced and scattered after it."""
+    del broken
+    from torch.distributed.fsdp import fully_shard
+    model = Net()
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(3):
+        backward_once(model, torch.randn(8, WIDTH, requires_grad=True))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def boundary(broken):
     """The first half of the blocks is on one device, the second on another; one region holds both (broken), or each its own."""
     first, second = torch.device("cuda:0"), torch.device("cuda:1")
