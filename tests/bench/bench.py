@@ -175,11 +175,11 @@ def lost_events(events):
 # ---- the trace and its analysis ----------------------------------------------------------------------------------------
 
 
-def make_trace(events):
-    name = os.path.join(WORK, f"train-{events}.liveset")
+def make_trace(events, pattern="train"):
+    name = os.path.join(WORK, f"{pattern}-{events}.liveset")
     if not os.path.exists(name) or os.path.getmtime(name) < os.path.getmtime(path_of("make_trace")):
         progress(f"  writing a trace of {events:,} events")
-        run([path_of("make_trace"), "--events", str(events), "--out", name + ".part"])
+        run([path_of("make_trace"), "--events", str(events), "--pattern", pattern, "--out", name + ".part"])
         os.rename(name + ".part", name)
     return name
 
@@ -219,6 +219,20 @@ def bench_analysis(figures, options):
     if heaptrack_trace:
         ratio = statistics.median(h / s for h, s in zip(seconds["heaptrack_print of the workload"], seconds["summary of the workload"]))
         figures.goal("heaptrack_print takes, times as long", ratio, "x", 4, at_least=True)
+
+
+def bench_lineage(figures, options):
+    """What reads regions, nodes and slots. Every second event of these traces is one of these."""
+    progress("Lineage: traces of the checkpoint pattern")
+    small, main = 10**6, 10**7
+    modes = [(command, events) for command in ("recompute", "leaks") for events in (small, main)]
+    traces = {events: make_trace(events, "checkpoint") for events in (small, main)}
+    runs = interleave(modes, options.rounds, lambda mode: run([path_of("liveset"), mode[0], traces[mode[1]]])["cpu"])
+    medians = {mode: statistics.median(values) for mode, values in runs.items()}
+    for command in ("recompute", "leaks"):
+        figures.goal(f"{command}, one thread", main / medians[command, main] / 1e6, "M events/s", 20, at_least=True)
+        exponent = math.log(medians[command, main] / medians[command, small]) / math.log(main / small)
+        figures.goal(f"{command}, exponent 1e+06 to 1e+07", exponent, "", 1.05)
 
 
 def find_heaptrack_trace():
@@ -298,15 +312,15 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "torch", "stacks", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "torch", "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
     options.largest = 10**7 if options.quick else 10**8
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
-    for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("torch", bench_torch),
-                        ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
+    for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage),
+                        ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)

@@ -1,4 +1,4 @@
-// make_trace --events N --out FILE [--pattern train|random] [--no-totals]: a trace of a known shape, through the
+// make_trace --events N --out FILE [--pattern train|random|checkpoint] [--no-totals]: a trace of a known shape, through the
 // writer. Prints one JSON object: what was written, and what CPU time the writer took for it.
 #include <cstdio>
 #include <cstdlib>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "profiler/writer/trace_writer.h"
+#include "tests/support/checkpoint_pattern.h"
 #include "tests/support/train_pattern.h"
 
 namespace {
@@ -25,7 +26,7 @@ struct Options {
 };
 
 int usage() {
-  std::fputs("usage: make_trace --events N --out FILE [--pattern train|random] [--no-totals]\n", stderr);
+  std::fputs("usage: make_trace --events N --out FILE [--pattern train|random|checkpoint] [--no-totals]\n", stderr);
   return 2;
 }
 
@@ -98,6 +99,7 @@ int main(int argc, char** argv) {
   }
   if (options.out.empty() || options.events == 0) return usage();
   if (options.pattern == "train") return make<liveset::test::TrainPattern>(options);
+  if (options.pattern == "checkpoint") return make<liveset::test::CheckpointPattern>(options);
   if (options.pattern == "random") return make<liveset::test::RandomPattern>(options);
   return usage();
 }

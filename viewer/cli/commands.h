@@ -9,6 +9,7 @@ void add_dryrun(CLI::App& app, Context& context);
 void add_summary(CLI::App& app, Context& context);
 void add_peak(CLI::App& app, Context& context);
 void add_recompute(CLI::App& app, Context& context);
+void add_leaks(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);
 void add_compare(CLI::App& app, Context& context);

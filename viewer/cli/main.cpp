@@ -125,6 +125,7 @@ int main(int argc, char** argv) {
   add_summary(app, context);
   add_peak(app, context);
   add_recompute(app, context);
+  add_leaks(app, context);
   add_ledger(app, context);
   add_predict(app, context);
   add_compare(app, context);

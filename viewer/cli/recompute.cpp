@@ -26,7 +26,7 @@ Status run(const Options& options, Context& context) {
   if (!range) return range.take_error();
   Result<report::RecomputeReport> report = [&] {
     ProgressBar bar("reading " + file->path());
-    return report::build_recompute(*file, {*range, bar.callback()});
+    return report::build_recompute(*file, {*range, context.format == Format::json, bar.callback()});
   }();
   if (!report) return report.take_error();
   const report::Style style = style_of(context);

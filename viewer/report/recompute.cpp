@@ -37,8 +37,8 @@ const char* name_of(Matched matched) { return matched == Matched::position ? "po
 
 class Builder {
  public:
-  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const Lineage& lineage)
-      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {
+  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const Lineage& lineage, bool all_values)
+      : names_(file.dictionary()), physical_(physical), lineage_(lineage), all_values_(all_values) {
     report_.file = file.path();
   }
   RecomputeReport build();
@@ -48,13 +48,14 @@ class Builder {
   void rounds();
   void values();
   void steps();
-  void name_originals();
+  void name_originals(const std::vector<std::uint32_t>& shown);
   std::string base_name(const RemadeValue& value) const;
   std::uint64_t bytes(std::uint32_t block) const { return physical_.blocks.bytes(*physical_.blocks.find(block)); }
 
   const trace::Dictionary& names_;
   const ledger::PhysicalLedger& physical_;
   const Lineage& lineage_;
+  const bool all_values_;
   RecomputeReport report_;
   std::unordered_map<std::uint32_t, std::string> originals_;  // names, by block
   std::unordered_map<std::uint32_t, json> texts_;             // parsed, by String id: jobs say few different things
@@ -116,9 +117,9 @@ std::string Builder::base_name(const RemadeValue& value) const {
 }
 
 // Names repeat in a step (a module that is called twice, a node of each type): they are numbered in the order in which originals were made.
-void Builder::name_originals() {
+void Builder::name_originals(const std::vector<std::uint32_t>& shown) {
   std::vector<std::tuple<std::uint32_t, std::uint32_t>> order;  // original, value
-  for (std::uint32_t i = 0; i < lineage_.values.size(); ++i)
+  for (const std::uint32_t i : shown)
     if (lineage_.values[i].original != ledger::no_block) order.emplace_back(lineage_.values[i].original, i);
   std::sort(order.begin(), order.end());
   std::unordered_map<std::string, std::uint32_t> seen;
@@ -137,11 +138,21 @@ void Builder::name_originals() {
 }
 
 void Builder::values() {
-  name_originals();
-  report_.values.reserve(lineage_.values.size());
-  for (const RemadeValue& value : lineage_.values) {
+  report_.remade_values = lineage_.values.size();
+  std::vector<std::uint32_t> shown;
+  for (std::uint32_t i = 0; i < lineage_.values.size(); ++i) {
+    const RemadeValue& value = lineage_.values[i];
+    RegionFigure& region = report_.regions[lineage_.rounds[value.round].region];
+    report_.guessed_values += value.guess;
+    if (region.matched.empty()) region.matched = name_of(value.matched);
+    if (all_values_ || region.step == report_.shown_step) shown.push_back(i);
+  }
+  name_originals(shown);
+  report_.values.reserve(shown.size());
+  for (const std::uint32_t i : shown) {
+    const RemadeValue& value = lineage_.values[i];
     const RecomputeRound& round = lineage_.rounds[value.round];
-    RegionFigure& region = report_.regions[round.region];
+    const RegionFigure& region = report_.regions[round.region];
     RemadeFigure& figure = report_.values.emplace_back();
     const bool known = value.original != ledger::no_block;
     figure.original = known ? originals_.at(value.original) : "";
@@ -160,8 +171,6 @@ void Builder::values() {
     figure.slots = value.slots;
     figure.bytes = bytes(value.block);
     figure.guess = value.guess;
-    report_.guessed_values += value.guess;
-    if (region.matched.empty() && known) region.matched = figure.matched;
   }
 }
 
@@ -185,14 +194,18 @@ void Builder::steps() {
     for (StepRecompute* sum : {&of(report_.regions[round.region].step), &report_.all}) sum->extra_ns += round.end_ns - round.begin_ns;
   }
   std::stable_sort(report_.steps.begin(), report_.steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  const StepRecompute* shown = nullptr;
+  for (const StepRecompute& step : report_.steps)
+    if (shown == nullptr || step.times != 0 || shown->times == 0) shown = &step;
+  if (shown != nullptr) report_.shown_step = shown->step;
 }
 
 RecomputeReport Builder::build() {
   report_.regions.reserve(lineage_.regions.size());
   for (const CheckpointRegion& each : lineage_.regions) region(each);
   rounds();
-  values();
   steps();
+  values();
   report_.unmatched_values = lineage_.unmatched_blocks;
   report_.unmatched_bytes = lineage_.unmatched_bytes;
   report_.conflicts = lineage_.conflicts;
@@ -285,7 +298,7 @@ Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const Reco
   if (!physical) return physical.take_error();
   Result<Lineage> lineage = ledger::trace_lineage(file, *physical, {options.range, options.progress});
   if (!lineage) return lineage.take_error();
-  RecomputeReport report = Builder(file, *physical, *lineage).build();
+  RecomputeReport report = Builder(file, *physical, *lineage, options.all_values).build();
   add_warnings(file, report);
   return report;
 }

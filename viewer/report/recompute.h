@@ -47,7 +47,9 @@ struct RecomputeReport {
   std::string file;
   std::vector<RegionFigure> regions;
   std::vector<StepRecompute> steps;
-  std::vector<RemadeFigure> values;
+  std::vector<RemadeFigure> values;        // of all steps, or only of the shown one
+  std::optional<std::int64_t> shown_step;  // the last that made something again, else the last with a region
+  std::uint64_t remade_values = 0;         // in all
   StepRecompute all;
   bool device = false;  // the job used a device that works on its own: times are of the host
   std::uint64_t unmatched_values = 0, unmatched_bytes = 0, guessed_values = 0, conflicts = 0, stray_statements = 0, left_out = 0,
@@ -57,6 +59,7 @@ struct RecomputeReport {
 
 struct RecomputeOptions {
   ledger::Range range;
+  bool all_values = true;  // false: only those of the shown step, which are enough for a table
   ledger::Progress progress;
 };
 

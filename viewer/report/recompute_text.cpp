@@ -68,14 +68,6 @@ Table values_table(const std::vector<const RemadeFigure*>& values, TableFormat f
   return table;
 }
 
-// The step to show: the last one that made something again, else the last one with a region.
-std::optional<std::int64_t> shown_step(const RecomputeReport& report) {
-  const StepRecompute* shown = nullptr;
-  for (const StepRecompute& step : report.steps)
-    if (shown == nullptr || step.times != 0 || shown->times == 0) shown = &step;
-  return shown == nullptr ? std::nullopt : shown->step;
-}
-
 std::vector<const RegionFigure*> regions_of(const RecomputeReport& report, const std::optional<std::int64_t>& step) {
   std::vector<const RegionFigure*> regions;
   for (const RegionFigure& region : report.regions)
@@ -108,9 +100,9 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
            format_bytes(all.remade_bytes, style.exact_bytes) + " made again, " + format_time(all.extra_ns) + " more" +
            (report.device ? " on the host" : "") + "\n           " + format_count(all.regions) + " regions in " +
            format_count(report.steps.size()) + (report.steps.size() == 1 ? " step, " : " steps, ") + format_count(all.times) +
-           " recomputes; " + format_count(report.values.size() - report.unmatched_values) + " of " + format_count(report.values.size()) +
+           " recomputes; " + format_count(report.remade_values - report.unmatched_values) + " of " + format_count(report.remade_values) +
            " remade values have their original\n\n";
-    const std::optional<std::int64_t> step = shown_step(report);
+    const std::optional<std::int64_t> step = report.shown_step;
     std::vector<const RegionFigure*> regions = regions_of(report, step);
     const std::size_t count = regions.size(), rows = std::max<std::size_t>(top, 10);
     if (count > rows) regions.resize(rows);
@@ -134,7 +126,7 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
 }
 
 std::string recompute_markdown(const RecomputeReport& report, std::size_t top, const Style& style) {
-  const std::optional<std::int64_t> step = shown_step(report);
+  const std::optional<std::int64_t> step = report.shown_step;
   return regions_table(regions_of(report, step), TableFormat::md, style).render() + "\n" +
          steps_table(report, report.steps.size(), TableFormat::md, style).render() + "\n" +
          values_table(largest_of(report, step, top), TableFormat::md, style).render();

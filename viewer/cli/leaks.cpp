@@ -1,0 +1,73 @@
+// `liveset leaks`: what lives longer than backward needs it.
+#include "viewer/report/leaks.h"
+
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "viewer/cli/commands.h"
+#include "viewer/cli/traces.h"
+
+namespace liveset::cli {
+namespace {
+
+struct Options : ReadOptions {
+  std::uint64_t min_bytes = report::LeaksOptions{}.min_bytes;
+  double min_delay_ms = 0;
+  std::size_t top = 10;
+  bool fail = false;
+};
+
+Status run(const Options& options, Context& context) {
+  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);
+  if (!spec) return spec.take_error();
+  Result<trace::TraceFile> file = open_shown(options.trace);
+  if (!file) return file.take_error();
+  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
+  if (!range) return range.take_error();
+  Result<report::LeaksReport> report = [&] {
+    ProgressBar bar("reading " + file->path());
+    report::LeaksOptions wanted;
+    wanted.range = *range;
+    wanted.min_bytes = options.min_bytes;
+    wanted.min_delay_ns = static_cast<std::uint64_t>(options.min_delay_ms * 1e6);
+    wanted.progress = bar.callback();
+    return report::build_leaks(*file, wanted);
+  }();
+  if (!report) return report.take_error();
+  const report::Style style = style_of(context);
+  switch (context.format) {
+    case Format::table: std::cout << report::leaks_text(*report, options.top, style); break;
+    case Format::md: std::cout << report::leaks_markdown(*report, style); break;
+    case Format::csv: std::cout << report::leaks_csv(*report); break;
+    case Format::json:
+      std::cout << report::leaks_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+      break;
+  }
+  report_health(*file, context);
+  if (options.fail && !report->empty() && context.status == exit_ok) context.status = exit_difference;
+  return Done{};
+}
+
+}  // namespace
+
+void add_leaks(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("leaks", "what lives longer than backward needs it, and what every step leaves more of");
+  const auto options = std::make_shared<Options>();
+  add_read_options(*command, *options);
+  command->add_option("--min-bytes", options->min_bytes, "leave out smaller values (default 1024; growth is always listed)")
+      ->option_text("N");
+  command->add_option("--min-delay", options->min_delay_ms, "leave out values that lived on for less milliseconds (default 0)")
+      ->option_text("MS")
+      ->check(CLI::Range(0.0, 1e12));
+  command->add_option("--top", options->top, "how many of each to list")->option_text("N")->check(CLI::NonNegativeNumber);
+  command->add_flag("--fail", options->fail, "exit status 1 when something is listed");
+  add_output_options(*command, context);
+  add_strict_option(*command, context);
+  command->callback([options, &context] {
+    if (const Status status = run(*options, context); !status) context.fail(status.error());
+  });
+}
+
+}  // namespace liveset::cli

@@ -1,0 +1,488 @@
+#include "viewer/ledger/retention.h"
+
+#include <absl/container/flat_hash_map.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "viewer/ledger/block_finder.h"
+#include "viewer/ledger/retention_walk.h"
+#include "viewer/trace/columns.h"
+
+namespace liveset::ledger {
+namespace {
+
+using trace::Kind;
+using trace::MemoryClass;
+using trace::Phase;
+
+// A block that is followed until its free.
+struct Followed {
+  std::uint32_t slot = 0, region = 0;
+  std::uint32_t in_use = 0;                            // nodes that run now and have it in a slot
+  std::uint32_t last_user = 0;                         // number of the last such node to end, in the order of all node begins
+  bool remade = false, used = false, settled = false;  // settled: a backward is over that could have used it
+  std::uint64_t last_use_ns = 0, settled_ns = 0;
+};
+
+struct OpenNode {
+  std::uint32_t name = 0;
+  std::int64_t number = -1;
+};
+
+struct ThreadState {
+  std::unique_ptr<Walk> walking, walk;  // the one that is being said; the one whose backward runs
+  std::vector<OpenNode> nodes;
+  std::vector<std::uint32_t> modules;  // scopes that are open
+};
+
+// Blocks freed one after the other, with nothing between.
+struct Burst {
+  std::uint32_t thread = 0, blocks = 0;
+  std::vector<OverdueBlock> overdue;
+};
+
+constexpr std::uint32_t many_at_once = 16;
+
+std::size_t item_bytes(int dtype) {
+  switch (dtype) {
+    case 5:
+    case 15: return 2;  // float16, bfloat16
+    case 6: return 4;
+    case 7: return 8;
+    default: return 0;  // casts between floating types are what is looked for
+  }
+}
+
+// The largest of many, in bounded memory.
+template <class Weight>
+class Largest {
+ public:
+  Largest(std::size_t most, Weight weight) : most_(most), weight_(weight) {}
+  void add(const OverdueBlock& block) {
+    ++count;
+    blocks_.push_back(block);
+    if (blocks_.size() >= 2 * most_) cut();
+  }
+  std::vector<OverdueBlock> take() {
+    cut();
+    return std::move(blocks_);
+  }
+  std::uint64_t count = 0;
+
+ private:
+  void cut() {
+    std::sort(blocks_.begin(), blocks_.end(), [this](const OverdueBlock& a, const OverdueBlock& b) {
+      return std::pair(weight_(b), a.block) < std::pair(weight_(a), b.block);
+    });
+    if (blocks_.size() > most_) blocks_.resize(most_);
+  }
+  std::size_t most_;
+  Weight weight_;
+  std::vector<OverdueBlock> blocks_;
+};
+
+double by_bytes_and_time(const OverdueBlock& block) { return block.byte_seconds(); }
+double by_bytes(const OverdueBlock& block) { return static_cast<double>(block.bytes); }
+
+class Pass {
+ public:
+  Pass(const trace::TraceFile& file, const PhysicalLedger& ledger, const Lineage& lineage, const RetentionOptions& options)
+      : file_(file), names_(file.dictionary()), ledger_(ledger), lineage_(lineage), options_(options), finder_(ledger.blocks) {
+    threads_.resize(std::max<std::size_t>(names_.threads.size(), 1));
+    followed_bits_.resize(ledger.blocks.end() / 64 + 1);
+  }
+  Result<Retention> run();
+
+ private:
+  static constexpr std::size_t max_open = 1024;
+
+  void chunk(const trace::Columns& columns);
+  void other(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
+  void scope(ThreadState& thread, std::uint32_t id, bool begins);
+  void statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
+  void retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t name, std::uint64_t size, const trace::TensorFacts& facts);
+  void node(const trace::Columns& columns, std::uint32_t index, bool begins);
+  void backward_end(ThreadState& thread, std::uint64_t time_ns);
+  void freed(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal);
+  void end_burst();
+  void add(std::uint32_t ordinal, const Followed& followed, std::uint64_t time_ns, OverdueBlock block);
+  void casts();
+
+  Followed& follow(std::uint32_t ordinal) {
+    followed_bits_[ordinal / 64] |= std::uint64_t{1} << ordinal % 64;
+    return followed_[ordinal];
+  }
+  bool is_followed(std::uint64_t ordinal) const { return (followed_bits_[ordinal / 64] >> ordinal % 64 & 1) != 0; }
+  Followed* found(WalkSlot slot) {
+    if (slot.is_again()) {
+      const auto block = again_.find(slot.what);
+      if (block == again_.end()) return nullptr;
+      slot = WalkSlot::block(block->second);
+    }
+    const auto followed = followed_.find(slot.ordinal());
+    return followed == followed_.end() ? nullptr : &followed->second;
+  }
+  // Whether a block is the model's work and no data of the program.
+  bool is_made(const Block& block) const {
+    const Phase phase = block.phase();
+    return block.in_step() && options_.range.contains(block.birth) &&
+           (phase == Phase::forward || phase == Phase::loss || phase == Phase::recompute);
+  }
+  ThreadState& thread_at(const trace::Columns& columns, std::uint32_t index) {
+    const std::uint32_t id = columns.thread[index];
+    return threads_[id < threads_.size() ? id : 0];
+  }
+
+  const trace::TraceFile& file_;
+  const trace::Dictionary& names_;
+  const PhysicalLedger& ledger_;
+  const Lineage& lineage_;
+  const RetentionOptions& options_;
+  Retention out_;
+  BlockFinder finder_;
+  trace::Positions at_;
+  std::uint64_t next_ordinal_ = 0;
+  std::vector<ThreadState> threads_;
+  std::vector<std::uint32_t> scopes_;         // of each allocation
+  std::vector<std::uint64_t> followed_bits_;  // by ordinal
+  absl::flat_hash_map<std::uint32_t, Followed> followed_;
+  absl::flat_hash_map<std::uint64_t, std::uint32_t> again_;    // slot of a region -> block of its last recompute
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> holders_;  // block -> String id
+  absl::flat_hash_map<std::uint32_t, MemoryClass> stated_;
+  Burst burst_;
+  std::uint32_t node_begins_ = 0;
+  std::uint64_t end_ns_ = 0;
+  // Of the walk that is being said.
+  struct Saved {
+    std::uint32_t scope, slot, block;
+    std::uint64_t elements;
+    std::int16_t dtype;
+  };
+  std::vector<Saved> saved_;
+  std::map<std::tuple<std::uint32_t, std::uint64_t, std::int16_t, std::int16_t>, TwoDtypes> casts_;
+  Largest<decltype(&by_bytes_and_time)> overdue_{Retention::max_overdue, &by_bytes_and_time};
+  Largest<decltype(&by_bytes)> unused_{Retention::max_overdue, &by_bytes};
+};
+
+Result<Retention> Pass::run() {
+  for (const StillLive& live : lineage_.still_live) {
+    const CheckpointRegion& region = lineage_.regions[live.region];
+    if (region.rounds == 0 || region.forward_end == no_event || !is_made(*ledger_.blocks.find(live.block))) continue;
+    Followed& followed = follow(live.block);
+    if (followed.region != 0) continue;
+    followed.region = live.region + 1;
+    followed.used = true;
+    followed.last_use_ns = region.forward_end_ns;
+  }
+  namespace column = trace::column;
+  const trace::ColumnMask wanted = column::kind | column::time | column::thread | column::phase | column::scope | column::heap |
+                                   column::address | column::size | column::age | column::value | column::name | column::memory_class |
+                                   column::number;
+  trace::Columns columns;
+  const std::size_t chunks = file_.chunks().size();
+  for (std::size_t index = 0; index < chunks; ++index) {
+    if (Status status = file_.read_chunk(index, wanted, columns); !status) return status.take_error();
+    chunk(columns);
+    if (options_.progress) options_.progress(index + 1, chunks);
+  }
+  end_burst();
+  for (const auto& [ordinal, followed] : followed_)
+    if (followed.settled || followed.region != 0) add(ordinal, followed, end_ns_, {});
+  out_.overdue_blocks = overdue_.count;
+  out_.unused_blocks = unused_.count;
+  out_.overdue = overdue_.take();
+  out_.unused = unused_.take();
+  for (auto* blocks : {&out_.overdue, &out_.unused}) {
+    for (OverdueBlock& block : *blocks)
+      if (const auto holder = holders_.find(block.block); holder != holders_.end()) block.holder = holder->second;
+  }
+  for (const auto& [key, cast] : casts_) out_.two_dtypes.push_back(cast);
+  std::stable_sort(out_.two_dtypes.begin(), out_.two_dtypes.end(),
+                   [](const TwoDtypes& a, const TwoDtypes& b) { return a.bytes > b.bytes; });
+  std::vector<std::pair<std::uint32_t, MemoryClass>> stated(stated_.begin(), stated_.end());
+  std::sort(stated.begin(), stated.end());
+  out_.growth = find_growth(ledger_, options_.range, scopes_, stated);
+  for (Growth& growth : out_.growth)
+    if (const auto holder = holders_.find(growth.example); holder != holders_.end()) growth.holder = holder->second;
+  return std::move(out_);
+}
+
+void Pass::chunk(const trace::Columns& columns) {
+  at_ = {};
+  next_ordinal_ = columns.first_allocation;
+  scopes_.resize(next_ordinal_);  // without gaps, so this changes nothing
+  const trace::ColumnTable& table = trace::column_table();
+  for (std::uint32_t i = 0; i < columns.events; ++i) {
+    const auto kind = static_cast<Kind>(columns.kind[i] & 0x7f);
+    if (kind == Kind::alloc) {
+      if (burst_.blocks != 0) end_burst();
+      finder_.born(columns.heap[at_.heap++], columns.address[at_.address++], static_cast<std::uint32_t>(next_ordinal_++));
+      ++at_.size;
+      scopes_.push_back(columns.scope[i]);
+    } else if (kind == Kind::free_requested) {
+      const std::uint64_t age = columns.age[at_.age++];
+      ++burst_.blocks;
+      if (age != 0 && age <= next_ordinal_ && is_followed(next_ordinal_ - age))
+        freed(columns, i, static_cast<std::uint32_t>(next_ordinal_ - age));
+    } else {
+      if (burst_.blocks != 0) end_burst();
+      other(columns, i, kind, columns.first_event + i);
+      at_.pass(table[columns.kind[i]]);
+    }
+  }
+  if (columns.events != 0) end_ns_ = columns.time_ns.back();
+}
+
+void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
+  ThreadState& thread = thread_at(columns, index);
+  switch (kind) {
+    case Kind::scope_begin:
+    case Kind::scope_end: scope(thread, columns.scope[index], kind == Kind::scope_begin); break;
+    case Kind::graph_node:
+      if (thread.walking == nullptr) thread.walking = std::make_unique<Walk>();
+      thread.walking->add(columns.name[at_.name], columns.number[at_.number]);
+      break;
+    case Kind::backward_begin:
+      backward_end(thread, columns.time_ns[index]);
+      thread.walk = std::move(thread.walking);
+      casts();
+      break;
+    case Kind::backward_end: backward_end(thread, columns.time_ns[index]); break;
+    case Kind::node_begin:
+    case Kind::node_end:
+      out_.nodes = true;
+      node(columns, index, kind == Kind::node_begin);
+      break;
+    case Kind::value_use: {
+      const trace::TensorFacts facts = trace::tensor_facts(columns.number[at_.number]);
+      if (columns.value[at_.value] == 0 && facts.index >= 0 && thread.walking != nullptr)
+        thread.walking->add(WalkSlot::again(columns.scope[index], facts.index));
+      break;
+    }
+    case Kind::value_retain:
+    case Kind::value_remake:
+    case Kind::value_offload:
+      if (columns.value[at_.value] == 0) statement(columns, index, kind, event);
+      break;
+    case Kind::storage:
+    case Kind::holder: statement(columns, index, kind, event); break;
+    default: break;
+  }
+}
+
+void Pass::scope(ThreadState& thread, std::uint32_t id, bool begins) {
+  if (begins) {
+    if (thread.modules.size() < max_open) thread.modules.push_back(id);
+    return;
+  }
+  for (std::size_t steps = 0; steps < 64 && !thread.modules.empty(); ++steps) {
+    const std::uint32_t top = thread.modules.back();
+    thread.modules.pop_back();
+    if (top == id) return;
+  }
+}
+
+void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
+  const std::uint64_t address = columns.address[at_.address];
+  if (address == 0) return;
+  const std::int64_t place = finder_.find(columns.heap[at_.heap], address, event);
+  if (place == BlockFinder::none) return;
+  const auto ordinal = static_cast<std::uint32_t>(place);
+  const Block& block = *ledger_.blocks.find(ordinal);
+  const std::uint32_t name = columns.name[at_.name], scope = columns.scope[index];
+  if (kind == Kind::holder) {
+    holders_[ordinal] = name;
+    return;
+  }
+  const auto memory_class = static_cast<MemoryClass>(columns.memory_class[at_.memory_class]);
+  const trace::TensorFacts facts = trace::tensor_facts(columns.number[at_.number]);
+  if (kind == Kind::value_remake) {
+    if (block.phase() != Phase::recompute || !is_made(block)) return;
+    if (facts.index >= 0) {
+      again_[WalkSlot::again(scope, facts.index).what] = ordinal;
+      follow(ordinal).remade = true;
+    }
+    return;
+  }
+  if (block.in_step() && memory_class != MemoryClass::none && kind == Kind::storage) stated_[ordinal] = memory_class;
+  if (kind == Kind::value_retain && block.in_step()) stated_.try_emplace(ordinal, memory_class);
+  // What the job names is held on purpose; a region's own outputs that it keeps (selective) are said in its scope.
+  const bool of_graph = kind == Kind::value_retain && memory_class == MemoryClass::activation;
+  if (is_followed(ordinal)) {
+    // Given up by a region, and held by something that the job names: the graph, the next region.
+    if (const auto followed = followed_.find(ordinal); followed != followed_.end() && followed->second.region != 0) {
+      followed->second.region = 0;
+      followed->second.used = false;
+    }
+  }
+  const bool of_region = scope < names_.scopes.size() && names_.scopes[scope].kind == trace::ScopeKind::region;
+  if (of_graph && !of_region && is_made(block)) retained(thread_at(columns, index), ordinal, name, columns.size[at_.size], facts);
+}
+
+void Pass::retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t name, std::uint64_t size, const trace::TensorFacts& facts) {
+  if (thread.walking == nullptr || !thread.walking->is_numbered()) return;
+  thread.walking->add(WalkSlot::block(ordinal));
+  Followed& followed = follow(ordinal);
+  if (followed.slot == 0) followed.slot = name;
+  const std::size_t item = item_bytes(facts.dtype);
+  if (item != 0)
+    saved_.push_back({scopes_[ordinal], name, ordinal, (size != 0 ? size : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal))) / item,
+                      static_cast<std::int16_t>(facts.dtype)});
+}
+
+// Which of the storages that a walk named are casts of each other.
+void Pass::casts() {
+  std::sort(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) {
+    return std::tuple(a.scope, a.elements, a.dtype, a.block) < std::tuple(b.scope, b.elements, b.dtype, b.block);
+  });
+  saved_.erase(std::unique(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) { return a.block == b.block; }), saved_.end());
+  for (std::size_t begin = 0; begin < saved_.size();) {
+    std::size_t end = begin, middle = begin;  // middle: the first of another dtype
+    for (; end < saved_.size() && saved_[end].scope == saved_[begin].scope && saved_[end].elements == saved_[begin].elements; ++end)
+      if (saved_[end].dtype == saved_[begin].dtype) middle = end + 1;
+    const Saved &one = saved_[begin], &other = saved_[end - 1];
+    if (middle != end && one.elements > 1 && casts_.size() < Retention::max_two_dtypes) {
+      const std::uint64_t pairs = std::min(middle - begin, end - middle);
+      TwoDtypes& cast = casts_[{one.scope, one.elements, one.dtype, other.dtype}];
+      cast.scope = one.scope;
+      cast.elements = one.elements;
+      cast.slots[0] = one.slot;
+      cast.slots[1] = other.slot;
+      cast.dtypes[0] = one.dtype;
+      cast.dtypes[1] = other.dtype;
+      cast.blocks += static_cast<std::uint32_t>(pairs);
+      ++cast.times;
+      cast.bytes = std::max(cast.bytes, pairs * one.elements * (item_bytes(one.dtype) + item_bytes(other.dtype)));
+    }
+    begin = end;
+  }
+  saved_.clear();
+}
+
+void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins) {
+  ThreadState& thread = thread_at(columns, index);
+  const std::uint32_t name = columns.name[at_.name];
+  const std::int64_t number = columns.number[at_.number];
+  node_begins_ += begins;
+  if (begins) {
+    if (thread.nodes.size() < max_open) thread.nodes.push_back({name, number});
+  } else if (!thread.nodes.empty()) {
+    thread.nodes.pop_back();
+  }
+  if (number < 0) return;
+  // A device's thread runs nodes for the thread that called backward.
+  Walk* walk = thread.walk.get();
+  Walk::Node* node = walk != nullptr ? walk->find(name, number) : nullptr;
+  for (std::size_t i = 0; node == nullptr && walk == nullptr && i < std::min<std::size_t>(threads_.size(), 64); ++i) {
+    if (threads_[i].walk == nullptr) continue;
+    node = threads_[i].walk->find(name, number);
+    if (node != nullptr) walk = threads_[i].walk.get();
+  }
+  if (node == nullptr || (!begins && !node->begun)) return;
+  (begins ? node->begun : node->ended) = true;
+  walk->for_slots(*node, [&](WalkSlot slot) {
+    Followed* followed = found(slot);
+    if (followed == nullptr) return;
+    if (begins) {
+      ++followed->in_use;
+      return;
+    }
+    if (followed->in_use != 0) --followed->in_use;
+    followed->used = true;
+    followed->last_use_ns = columns.time_ns[index];
+    followed->last_user = node_begins_;
+  });
+}
+
+// What no node of it has used will not be used by it any more. A backward that raised says nothing of that.
+void Pass::backward_end(ThreadState& thread, std::uint64_t time_ns) {
+  thread.nodes.clear();
+  if (thread.walk == nullptr) return;
+  const std::unique_ptr<Walk> walk = std::move(thread.walk);
+  bool raised = false, ran = false;
+  for (const Walk::Node& node : walk->nodes()) {
+    raised |= node.begun && !node.ended;
+    ran |= node.ended;
+  }
+  for (const Walk::Node& node : walk->nodes()) {
+    walk->for_slots(node, [&](WalkSlot slot) {
+      Followed* followed = found(slot);
+      if (followed == nullptr) return;
+      followed->in_use = 0;
+      if (raised || !ran) return;
+      followed->settled = true;
+      followed->settled_ns = time_ns;
+    });
+  }
+}
+
+void Pass::freed(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal) {
+  const auto place = followed_.find(ordinal);
+  if (place == followed_.end()) return;
+  const Followed followed = place->second;
+  followed_.erase(place);
+  ++out_.followed;
+  if (followed.in_use != 0) return;
+  ThreadState& thread = thread_at(columns, index);
+  OverdueBlock block;
+  if (!thread.nodes.empty()) {
+    block.release = Release::in_node;
+    block.released_in = thread.nodes.back().name;
+  } else if (!thread.modules.empty()) {
+    block.release = Release::in_module;
+    block.released_in = thread.modules.back();
+  } else {
+    block.release = Release::outside;
+  }
+  add(ordinal, followed, columns.time_ns[index], block);
+}
+
+void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t time_ns, OverdueBlock block) {
+  block.block = ordinal;
+  block.bytes = ledger_.blocks.bytes(*ledger_.blocks.find(ordinal));
+  if (block.bytes < options_.min_bytes) return;
+  block.scope = scopes_[ordinal];
+  block.slot = followed.slot;
+  block.region = followed.region;
+  block.remade = followed.remade;
+  block.used = followed.used;
+  if (!followed.used) {
+    if (!followed.settled) return;
+    block.last_use_ns = followed.settled_ns;
+    block.held_ns = time_ns - std::min(time_ns, followed.settled_ns);
+    unused_.add(block);
+    return;
+  }
+  // Between the end of its last node and the next event of backward nothing can have let go of it.
+  if (followed.region == 0 && !followed.settled && followed.last_user == node_begins_) return;
+  block.last_use_ns = followed.last_use_ns;
+  block.held_ns = time_ns - std::min(time_ns, followed.last_use_ns);
+  if (block.held_ns == 0 || block.held_ns < options_.min_delay_ns) return;
+  if (block.release == Release::at_the_end)
+    overdue_.add(block);
+  else
+    burst_.overdue.push_back(block);
+}
+
+void Pass::end_burst() {
+  for (OverdueBlock& block : burst_.overdue) {
+    block.freed_at_once = burst_.blocks;
+    if (burst_.blocks >= many_at_once && block.release == Release::outside) block.release = Release::many;
+    overdue_.add(block);
+  }
+  burst_.overdue.clear();
+  burst_.blocks = 0;
+}
+
+}  // namespace
+
+Result<Retention> trace_retention(const trace::TraceFile& file, const PhysicalLedger& ledger, const Lineage& lineage,
+                                  const RetentionOptions& options) {
+  return Pass(file, ledger, lineage, options).run();
+}
+
+}  // namespace liveset::ledger

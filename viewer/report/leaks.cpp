@@ -1,0 +1,292 @@
+#include "viewer/report/leaks.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "viewer/ledger/details.h"
+
+namespace liveset::report {
+namespace {
+
+using ledger::OverdueBlock;
+using ledger::Release;
+using nlohmann::ordered_json;
+
+std::string joined(const std::string& module, const std::string& slot) {
+  if (module.empty()) return slot.empty() ? "value" : slot;
+  return slot.empty() ? module : module + "/" + slot;
+}
+
+class Builder {
+ public:
+  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage)
+      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {}
+
+  LeakFigure figure(const OverdueBlock& block) const {
+    LeakFigure figure;
+    figure.module = names_.module_path(block.scope);
+    figure.slot = names_.string(block.slot);
+    figure.kind = block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
+    figure.name = joined(figure.module, figure.slot);
+    figure.step = ledger::step_at(physical_, physical_.blocks.find(block.block)->birth);
+    figure.bytes = block.bytes;
+    figure.held_ns = block.held_ns;
+    figure.block = block.block;
+    figure.freed = block.release != Release::at_the_end;
+    how_it_went(block, figure);
+    return figure;
+  }
+
+ private:
+  void how_it_went(const OverdueBlock& block, LeakFigure& figure) const {
+    switch (block.release) {
+      case Release::at_the_end: figure.evidence = "alive when the trace ended"; break;
+      case Release::in_node: {
+        const std::string node(names_.string(block.released_in));
+        figure.evidence = "freed while " + node + " ran";
+        figure.holder = "something in backward's " + node + ": an output of the function around it, say";
+        break;
+      }
+      case Release::in_module: {
+        const std::string module = names_.module_path(block.released_in);
+        figure.evidence = "freed during the forward of " + (module.empty() ? "a region" : module);
+        figure.holder = "a reference that " + (module.empty() ? "a region" : module) + " replaced in its forward";
+        break;
+      }
+      case Release::many:
+        figure.evidence = "freed at once with " + format_count(block.freed_at_once - 1) + " other blocks, outside of modules and backward";
+        figure.holder = "a reference cycle, or one object that held them all";
+        break;
+      case Release::outside:
+        figure.evidence = "freed outside of modules and backward";
+        figure.holder = "a variable outside of the modules";
+        break;
+    }
+    if (block.region != 0) {
+      const std::string region = names_.scope_path(lineage_.regions[block.region - 1].scope);
+      figure.evidence = "given up by " + region + ", and alive when that made it again; " + figure.evidence;
+      figure.holder = "a reference from outside of " + region + ", to its output, say";
+    }
+    figure.guess = !figure.holder.empty();
+    if (block.holder == 0) return;
+    figure.holder = names_.string(block.holder);
+    figure.guess = false;
+  }
+
+  const trace::Dictionary& names_;
+  const ledger::PhysicalLedger& physical_;
+  const ledger::Lineage& lineage_;
+};
+
+ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
+
+ordered_json leak_json(const LeakFigure& leak) {
+  return {{"name", leak.name},
+          {"module", leak.module},
+          {"slot", or_null(leak.slot)},
+          {"kind", leak.kind},
+          {"step", leak.step ? ordered_json(*leak.step) : ordered_json(nullptr)},
+          {"bytes", leak.bytes},
+          {"held_ns", leak.held_ns},
+          {"freed", leak.freed},
+          {"holder", or_null(leak.holder)},
+          {"guess", leak.guess},
+          {"evidence", leak.evidence},
+          {"block", leak.block}};
+}
+
+// Values of the same name and holder, of all steps.
+struct Row {
+  const LeakFigure* first = nullptr;
+  std::uint64_t times = 0, most_bytes = 0, longest_ns = 0;
+  double byte_seconds = 0;
+};
+
+std::vector<Row> rows_of(const std::vector<LeakFigure>& leaks) {
+  std::map<std::tuple<std::string, std::string, std::string>, Row> found;
+  for (const LeakFigure& leak : leaks) {
+    Row& row = found[{leak.name, leak.kind, leak.holder}];
+    if (row.first == nullptr) row.first = &leak;
+    ++row.times;
+    row.most_bytes = std::max(row.most_bytes, leak.bytes);
+    row.longest_ns = std::max(row.longest_ns, leak.held_ns);
+    row.byte_seconds += static_cast<double>(leak.bytes) * static_cast<double>(leak.held_ns);
+  }
+  std::vector<Row> rows;
+  for (auto& [key, row] : found) rows.push_back(row);
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.byte_seconds > b.byte_seconds; });
+  return rows;
+}
+
+std::string holder_of(const LeakFigure& leak) {
+  if (leak.holder.empty()) return leak.evidence;
+  return leak.guess ? "perhaps " + leak.holder : leak.holder;
+}
+
+Table leaks_table(const std::vector<Row>& rows, std::size_t top, TableFormat format, const Style& style) {
+  Table table({{"bytes", true}, {"too long", true}, {"times", true}, {"value"}, {"held by"}}, format, style);
+  for (std::size_t i = 0; i < std::min(top, rows.size()); ++i)
+    table.row({Cell::bytes(rows[i].most_bytes), Cell::words(format_time(rows[i].longest_ns)), Cell::count(rows[i].times),
+               Cell::words(rows[i].first->name), Cell::words(holder_of(*rows[i].first))});
+  return table;
+}
+
+Table dtypes_table(const LeaksReport& report, std::size_t top, TableFormat format, const Style& style) {
+  Table table({{"bytes", true}, {"pairs", true}, {"dtypes"}, {"module"}, {"saved as"}}, format, style);
+  for (std::size_t i = 0; i < std::min(top, report.two_dtypes.size()); ++i) {
+    const TwoDtypesFigure& cast = report.two_dtypes[i];
+    table.row({Cell::bytes(cast.bytes), Cell::count(cast.pairs), Cell::words(cast.dtypes[0] + ", " + cast.dtypes[1]),
+               Cell::words(cast.module.empty() ? "-" : cast.module), Cell::words(cast.slots[0] + ", " + cast.slots[1])});
+  }
+  return table;
+}
+
+Table growth_table(const LeaksReport& report, std::size_t top, TableFormat format, const Style& style) {
+  Table table({{"bytes", true}, {"blocks", true}, {"of", true}, {"steps"}, {"class"}, {"made in"}, {"held by"}}, format, style);
+  for (std::size_t i = 0; i < std::min(top, report.growth.size()); ++i) {
+    const GrowthFigure& growth = report.growth[i];
+    table.row({Cell::bytes(growth.bytes), Cell::count(growth.blocks), Cell::bytes(growth.block_bytes),
+               Cell::words(std::to_string(growth.first_step) + ".." + std::to_string(growth.last_step)),
+               Cell::words(growth.memory_class.empty() ? "-" : growth.memory_class),
+               Cell::words(growth.module.empty() ? "-" : growth.module), Cell::words(growth.holder.empty() ? "-" : growth.holder)});
+  }
+  return table;
+}
+
+std::string more(std::size_t all, std::size_t top) {
+  return all > top ? "  (" + format_count(all - top) + " more; --top shows more)\n" : "";
+}
+
+}  // namespace
+
+Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions& options) {
+  ledger::PhysicalOptions physical_options;
+  physical_options.progress = options.progress;
+  Result<ledger::PhysicalLedger> physical = ledger::build_physical(file, physical_options);
+  if (!physical) return physical.take_error();
+  Result<ledger::Lineage> lineage = ledger::trace_lineage(file, *physical, {options.range, options.progress});
+  if (!lineage) return lineage.take_error();
+  ledger::RetentionOptions wanted{options.range, options.min_bytes, options.min_delay_ns, options.progress};
+  Result<ledger::Retention> found = ledger::trace_retention(file, *physical, *lineage, wanted);
+  if (!found) return found.take_error();
+
+  LeaksReport report;
+  report.file = file.path();
+  report.nodes = found->nodes;
+  report.overdue = found->overdue_blocks;
+  report.never_used = found->unused_blocks;
+  const trace::Dictionary& names = file.dictionary();
+  const Builder builder(file, *physical, *lineage);
+  for (const OverdueBlock& block : found->overdue) report.values.push_back(builder.figure(block));
+  for (const OverdueBlock& block : found->unused) report.unused.push_back(builder.figure(block));
+  for (const ledger::TwoDtypes& cast : found->two_dtypes) {
+    if (cast.bytes < options.min_bytes) continue;
+    TwoDtypesFigure& figure = report.two_dtypes.emplace_back();
+    figure.module = names.module_path(cast.scope);
+    for (int i = 0; i < 2; ++i) {
+      figure.slots[i] = names.string(cast.slots[i]);
+      figure.dtypes[i] = trace::dtype_name(cast.dtypes[i]);
+    }
+    figure.bytes = cast.bytes;
+    figure.elements = cast.elements;
+    figure.pairs = cast.blocks;
+    figure.backwards = cast.times;
+  }
+  for (const ledger::Growth& growth : found->growth) {
+    GrowthFigure& figure = report.growth.emplace_back();
+    figure.module = names.module_path(growth.scope);
+    if (growth.memory_class != trace::MemoryClass::none) figure.memory_class = trace::class_name(growth.memory_class);
+    figure.holder = names.string(growth.holder);
+    figure.bytes = growth.bytes;
+    figure.block_bytes = growth.block_bytes;
+    figure.blocks = growth.blocks;
+    figure.first_step = growth.first_step;
+    figure.last_step = growth.last_step;
+  }
+  const trace::Health& health = file.health();
+  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
+  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (!report.nodes && !physical->backwards.empty())
+    report.warnings.push_back("the trace does not say which nodes backward ran: last uses are not known, only growth is looked for");
+  return report;
+}
+
+ordered_json leaks_json(const LeaksReport& report) {
+  ordered_json all = {{"schema", "liveset.leaks/1"},
+                      {"file", report.file},
+                      {"last_uses_known", report.nodes},
+                      {"overdue", report.overdue},
+                      {"never_used", report.never_used}};
+  all["values"] = all["unused"] = all["two_dtypes"] = all["growth"] = ordered_json::array();
+  for (const LeakFigure& leak : report.values) all["values"].push_back(leak_json(leak));
+  for (const LeakFigure& leak : report.unused) all["unused"].push_back(leak_json(leak));
+  for (const TwoDtypesFigure& cast : report.two_dtypes)
+    all["two_dtypes"].push_back({{"module", cast.module},
+                                 {"bytes", cast.bytes},
+                                 {"elements", cast.elements},
+                                 {"dtypes", {cast.dtypes[0], cast.dtypes[1]}},
+                                 {"slots", {cast.slots[0], cast.slots[1]}},
+                                 {"pairs", cast.pairs},
+                                 {"backwards", cast.backwards},
+                                 {"guess", true}});
+  for (const GrowthFigure& growth : report.growth)
+    all["growth"].push_back({{"module", growth.module},
+                             {"class", or_null(growth.memory_class)},
+                             {"bytes", growth.bytes},
+                             {"block_bytes", growth.block_bytes},
+                             {"blocks", growth.blocks},
+                             {"first_step", growth.first_step},
+                             {"last_step", growth.last_step},
+                             {"holder", or_null(growth.holder)}});
+  all["warnings"] = report.warnings;
+  return all;
+}
+
+std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& style) {
+  std::string text;
+  if (report.empty()) text = report.nodes ? "LEAKS  none\n" : "LEAKS  none that can be seen\n";
+  const auto part = [&](const std::string& title, const Table& table, std::size_t all) {
+    text += (text.empty() ? "" : "\n") + title + "\n" + table.render() + more(all, top);
+  };
+  if (!report.values.empty()) {
+    const std::vector<Row> rows = rows_of(report.values);
+    part("LEAKS  " + format_count(report.overdue) + " values lived on after backward's last use of them",
+         leaks_table(rows, top, TableFormat::text, style), rows.size());
+  }
+  if (!report.unused.empty()) {
+    const std::vector<Row> rows = rows_of(report.unused);
+    part("UNUSED  " + format_count(report.never_used) + " values were saved for nodes that backward did not run",
+         leaks_table(rows, top, TableFormat::text, style), rows.size());
+  }
+  if (!report.two_dtypes.empty())
+    part("TWO DTYPES  saved twice, if these are casts of each other", dtypes_table(report, top, TableFormat::text, style),
+         report.two_dtypes.size());
+  if (!report.growth.empty())
+    part("GROWTH  every step leaves more of these", growth_table(report, top, TableFormat::text, style), report.growth.size());
+  for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
+  return report.warnings.empty() ? text : text + "\n";
+}
+
+std::string leaks_markdown(const LeaksReport& report, const Style& style) {
+  const auto all = [](const auto& list) { return list.size(); };
+  const std::vector<Row> rows = rows_of(report.values), unused = rows_of(report.unused);
+  return leaks_table(rows, all(rows), TableFormat::md, style).render() + "\n" +
+         leaks_table(unused, all(unused), TableFormat::md, style).render() + "\n" +
+         dtypes_table(report, all(report.two_dtypes), TableFormat::md, style).render() + "\n" +
+         growth_table(report, all(report.growth), TableFormat::md, style).render();
+}
+
+std::string leaks_csv(const LeaksReport& report) {
+  Table table({{"name"}, {"module"}, {"kind"}, {"step"}, {"bytes"}, {"held_ns"}, {"holder"}, {"guess"}, {"evidence"}}, TableFormat::csv,
+              {});
+  for (const LeakFigure& leak : report.values)
+    table.row({Cell::words(leak.name), Cell::words(leak.module), Cell::words(leak.kind),
+               Cell::words(leak.step ? std::to_string(*leak.step) : ""), Cell::words(std::to_string(leak.bytes)),
+               Cell::words(std::to_string(leak.held_ns)), Cell::words(leak.holder), Cell::words(leak.guess ? "true" : "false"),
+               Cell::words(leak.evidence)});
+  return table.render();
+}
+
+}  // namespace liveset::report

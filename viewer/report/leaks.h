@@ -1,0 +1,60 @@
+// What `liveset leaks` says: values that live on after backward has used them for the last time, values that no backward uses,
+// contents that are saved in two dtypes, and what every step leaves more of.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/ledger/retention.h"
+#include "viewer/report/text.h"
+
+namespace liveset::report {
+
+struct LeakFigure {
+  std::string name, module, slot, kind;  // kind: "retained", "remade", "given_up" (by a checkpoint region)
+  std::optional<std::int64_t> step;      // in which it was made
+  std::uint64_t bytes = 0, held_ns = 0;
+  std::uint32_t block = 0;
+  bool freed = true;
+  std::string holder;    // "" when nothing tells
+  bool guess = false;    // the holder is inferred from how the value went
+  std::string evidence;  // how that was
+};
+
+struct TwoDtypesFigure {
+  std::string module, slots[2], dtypes[2];
+  std::uint64_t bytes = 0, elements = 0, pairs = 0, backwards = 0;
+};
+
+struct GrowthFigure {
+  std::string module, memory_class, holder;
+  std::uint64_t bytes = 0, block_bytes = 0, blocks = 0;
+  std::int64_t first_step = 0, last_step = 0;
+};
+
+struct LeaksReport {
+  std::string file;
+  bool nodes = false;                         // the trace has backward's nodes
+  std::uint64_t overdue = 0, never_used = 0;  // how many there are; the lists have the largest
+  std::vector<LeakFigure> values, unused;
+  std::vector<TwoDtypesFigure> two_dtypes;
+  std::vector<GrowthFigure> growth;
+  std::vector<std::string> warnings;
+  bool empty() const { return values.empty() && unused.empty() && two_dtypes.empty() && growth.empty(); }
+};
+
+struct LeaksOptions {
+  ledger::Range range;
+  std::uint64_t min_bytes = 1024, min_delay_ns = 0;
+  ledger::Progress progress;
+};
+
+Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions& options);
+nlohmann::ordered_json leaks_json(const LeaksReport& report);
+std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& style);
+std::string leaks_markdown(const LeaksReport& report, const Style& style);
+std::string leaks_csv(const LeaksReport& report);  // the values
+
+}  // namespace liveset::report
