@@ -18,6 +18,7 @@
 #include "tests/support/temporary_folder.h"
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/ledger/retention.h"
 #include "viewer/report/ranks.h"
 #include "viewer/report/summary.h"
 #include "viewer/trace/facts.h"
@@ -80,7 +81,10 @@ Outcome read_path(const std::string& path) {
   if (!status) outcome.said += status.error().message();
   if (const auto facts = trace::read_facts(path); !facts) outcome.said += facts.error().message();
   // The analysis must stand whatever the reader lets through.
-  if (auto physical = ledger::build_physical(*file)) (void)ledger::attribute_blocks(*file, *physical);
+  if (auto physical = ledger::build_physical(*file)) {
+    if (const auto lineage = ledger::trace_lineage(*file, *physical)) (void)ledger::trace_retention(*file, *physical, *lineage, {});
+    (void)ledger::attribute_blocks(*file, *physical);
+  }
   (void)ledger::build_logical(*file, {});
   read_reports(*file);
   read_checks(*file, path);

@@ -279,7 +279,7 @@ void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t
     return;
   }
   if (facts.index < 0) {
-    round->stated.emplace_back(block, name);
+    round->stated.push_back({block, name, static_cast<std::int16_t>(facts.dtype)});
     return;
   }
   round->repeat = facts.index == round->last_index ? round->repeat + 1 : 0;

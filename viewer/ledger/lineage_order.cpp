@@ -110,6 +110,7 @@ void Matcher::allocation(std::uint32_t interval, std::uint32_t scope, std::uint3
   const std::uint32_t place = bucket.made++;
   for (; bucket.next < bucket.end && wanted_[bucket.next].place == place; ++bucket.next) {
     RemadeValue& value = lineage_.values[wanted_[bucket.next].value];
+    if (ordinal >= value.block) continue;
     value.original = ordinal;
     value.scope = scope;
     value.matched = Matched::order;

@@ -49,6 +49,12 @@ inline std::uint32_t common_scope(const trace::Dictionary& names, std::uint32_t 
   return a;
 }
 
+// A block that a graph holds which a recompute built, and the slot there.
+struct StatedAgain {
+  std::uint32_t block = 0, name = 0;
+  std::int16_t dtype = -1;
+};
+
 // A recompute that is open, or has ended and may still be spoken of.
 struct Round {
   RecomputeRound about;
@@ -56,7 +62,7 @@ struct Round {
   std::uint32_t region = none;  // as work->region was when it began
   bool indexed = false;
   std::vector<std::pair<std::uint32_t, Slot>> by_slot;          // block, the slot that it was put into
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> stated;  // block, String id of the slot: without an index
+  std::vector<StatedAgain> stated;  // without an index
   std::vector<std::pair<std::uint32_t, std::uint32_t>> made;    // block, scope: all of it, where originals are found by order
   std::int64_t last_index = -1;
   std::size_t repeat = 0;

@@ -61,11 +61,13 @@ void LineagePass::finish(Round& round) {
 
 void LineagePass::by_position(const Round& round, std::uint32_t index) {
   absl::flat_hash_map<std::uint32_t, std::size_t> known;  // block -> value
-  for (const auto& [block, slot] : round.by_slot) {
+  for (const auto& [block, stated] : round.by_slot) {
     if (ledger_.blocks.find(block)->birth <= round.about.begin) {
       ++out_.reused_slots;
       continue;
     }
+    Slot slot = stated;
+    if (slot.original != no_block && ledger_.blocks.find(slot.original)->birth > round.about.begin) slot.original = no_block;
     if (const auto found = known.find(block); found != known.end()) {
       RemadeValue& value = out_.values[found->second];
       ++value.slots;
@@ -90,13 +92,13 @@ void LineagePass::by_position(const Round& round, std::uint32_t index) {
 }
 
 // The remade blocks are those that a walk of the recompute's graph names, or else those that outlive it.
-static std::vector<std::pair<std::uint32_t, std::uint32_t>> remade_of(const Round& round, const BlockTable& blocks) {
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> remade = round.stated;
+static std::vector<StatedAgain> remade_of(const Round& round, const BlockTable& blocks) {
+  std::vector<StatedAgain> remade = round.stated;
   if (remade.empty()) {
     for (const auto& [block, scope] : round.made)
-      if (blocks.find(block)->death > round.about.end) remade.emplace_back(block, 0);
+      if (blocks.find(block)->death > round.about.end) remade.push_back({block});
   }
-  std::stable_sort(remade.begin(), remade.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(remade.begin(), remade.end(), [](const StatedAgain& a, const StatedAgain& b) { return a.block < b.block; });
   return remade;
 }
 
@@ -114,6 +116,13 @@ static std::vector<Placed> placed(const Round& round, const BlockTable& blocks, 
   return all;
 }
 
+// Another slot that holds the last value. A walk comes to the node that made it last: that one names it best.
+static void again(std::vector<RemadeValue>& values, std::uint32_t block, std::uint32_t name) {
+  if (values.empty() || values.back().block != block) return;
+  ++values.back().slots;
+  values.back().slot = name;
+}
+
 void LineagePass::by_order(Round& round, std::uint32_t index) {
   Counts counts;
   const std::vector<Placed> made = placed(round, ledger_.blocks, counts);
@@ -123,9 +132,9 @@ void LineagePass::by_order(Round& round, std::uint32_t index) {
   bool wants = false;
   auto next = made.begin();
   for (std::size_t i = 0; i < remade.size(); ++i) {
-    const auto [block, name] = remade[i];
-    if (i != 0 && remade[i - 1].first == block) {
-      if (!out_.values.empty() && out_.values.back().block == block) ++out_.values.back().slots;
+    const auto [block, name, dtype] = remade[i];
+    if (i != 0 && remade[i - 1].block == block) {
+      again(out_.values, block, name);
       continue;
     }
     if (ledger_.blocks.find(block)->birth <= round.about.begin) {
@@ -136,6 +145,7 @@ void LineagePass::by_order(Round& round, std::uint32_t index) {
     if (value == nullptr) break;
     value->slot = name;
     value->slots = name != 0;
+    value->dtype = dtype;
     while (next != made.end() && next->block < block) ++next;
     if (next == made.end() || next->block != block || region.forward_end == no_event) continue;
     wanted_.push_back({interval, next->scope, bytes(block), next->place, counts[{next->scope, bytes(block)}],
@@ -190,8 +200,11 @@ void LineagePass::phase_round(Round& round) {
   const std::vector<Placed> made = placed(round, ledger_.blocks, counts);
   auto next = made.begin();
   for (std::size_t i = 0; i < remade.size(); ++i) {
-    const auto [block, name] = remade[i];
-    if (i != 0 && remade[i - 1].first == block) continue;
+    const auto [block, name, dtype] = remade[i];
+    if (i != 0 && remade[i - 1].block == block) {
+      again(out_.values, block, name);
+      continue;
+    }
     while (next != made.end() && next->block < block) ++next;
     if (next == made.end() || next->block != block) {
       ++out_.reused_slots;
@@ -201,6 +214,8 @@ void LineagePass::phase_round(Round& round) {
     if (value == nullptr) break;
     value->guess = true;
     value->slot = name;
+    value->slots = name != 0;
+    value->dtype = dtype;
     waiting.wanted.push_back(
         {phase_interval_, next->scope, bytes(block), next->place, 0, static_cast<std::uint32_t>(out_.values.size() - 1)});
   }

@@ -21,13 +21,21 @@ std::string joined(const std::string& module, const std::string& slot) {
 
 class Builder {
  public:
-  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage)
-      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {}
+  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage,
+          const ledger::Retention& found)
+      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {
+    const auto remade = [](const OverdueBlock& block) { return block.remade; };
+    if (std::none_of(found.overdue.begin(), found.overdue.end(), remade) && std::none_of(found.unused.begin(), found.unused.end(), remade))
+      return;
+    for (std::uint32_t i = 0; i < lineage.values.size(); ++i) remade_.push_back(i);
+    std::sort(remade_.begin(), remade_.end(), [&](auto a, auto b) { return lineage.values[a].block < lineage.values[b].block; });
+  }
 
   LeakFigure figure(const OverdueBlock& block) const {
     LeakFigure figure;
-    figure.module = names_.module_path(block.scope);
-    figure.slot = names_.string(block.slot);
+    const ledger::RemadeValue* remade = block.remade ? find_remade(block.block) : nullptr;
+    figure.module = names_.module_path(remade != nullptr && remade->scope != 0 ? remade->scope : block.scope);
+    figure.slot = names_.string(remade != nullptr ? remade->slot : block.slot);
     figure.kind = block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
     figure.name = joined(figure.module, figure.slot);
     figure.step = ledger::step_at(physical_, physical_.blocks.find(block.block)->birth);
@@ -40,6 +48,11 @@ class Builder {
   }
 
  private:
+  const ledger::RemadeValue* find_remade(std::uint32_t block) const {
+    const auto place = std::lower_bound(remade_.begin(), remade_.end(), block,
+                                        [&](std::uint32_t value, std::uint32_t b) { return lineage_.values[value].block < b; });
+    return place != remade_.end() && lineage_.values[*place].block == block ? &lineage_.values[*place] : nullptr;
+  }
   void how_it_went(const OverdueBlock& block, LeakFigure& figure) const {
     switch (block.release) {
       case Release::at_the_end: figure.evidence = "alive when the trace ended"; break;
@@ -78,6 +91,7 @@ class Builder {
   const trace::Dictionary& names_;
   const ledger::PhysicalLedger& physical_;
   const ledger::Lineage& lineage_;
+  std::vector<std::uint32_t> remade_;  // values, by block
 };
 
 ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
@@ -178,7 +192,7 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   report.overdue = found->overdue_blocks;
   report.never_used = found->unused_blocks;
   const trace::Dictionary& names = file.dictionary();
-  const Builder builder(file, *physical, *lineage);
+  const Builder builder(file, *physical, *lineage, *found);
   for (const OverdueBlock& block : found->overdue) report.values.push_back(builder.figure(block));
   for (const OverdueBlock& block : found->unused) report.unused.push_back(builder.figure(block));
   for (const ledger::TwoDtypes& cast : found->two_dtypes) {

@@ -8,17 +8,31 @@ namespace {
 
 std::string step_name(const std::optional<std::int64_t>& step) { return step ? "step " + std::to_string(*step) : "outside of steps"; }
 
-// "float32", "bfloat16, int64": each once, in order.
+// "bfloat16" as people say it in tables: "bf16".
+std::string short_dtype(std::string dtype) {
+  for (const auto& [name, letters] : {std::pair("bfloat", "bf"), {"float", "f"}, {"uint", "u"}, {"int", "i"}, {"complex", "c"}})
+    if (dtype.rfind(name, 0) == 0) return letters + dtype.substr(std::string_view(name).size());
+  return dtype;
+}
+
+// "f32", "bf16, i64*": each once, in order; a star for autocast.
 std::string dtypes_of(const RegionFigure& region) {
+  if (region.inferred) return "by phase";
   std::string text;
   std::vector<std::string> seen;
   for (const std::string& dtype : region.input_dtypes) {
     if (std::find(seen.begin(), seen.end(), dtype) != seen.end()) continue;
     seen.push_back(dtype);
-    text += (text.empty() ? "" : ", ") + dtype;
+    text += (text.empty() ? "" : ", ") + short_dtype(dtype);
   }
-  if (!region.autocast.empty()) text += (text.empty() ? "" : "; ") + ("autocast " + region.autocast);
-  return text.empty() ? "-" : text;
+  if (text.empty()) text = "-";
+  return region.autocast.empty() ? text : text + "*";
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
 }
 
 std::string end_of(const RegionFigure& region) {
@@ -34,9 +48,7 @@ std::string milliseconds(std::uint64_t ns) {
   return std::to_string(hundredths / 100) + "." + (fraction.size() < 2 ? "0" : "") + fraction;
 }
 
-std::string place_of(const RegionFigure& region) {
-  return (region.module.empty() ? region.scope : region.module) + (region.inferred ? " (inferred from " + region.scope + ")" : "");
-}
+std::string place_of(const RegionFigure& region) { return region.module.empty() ? region.scope : region.module; }
 
 Table regions_table(const std::vector<const RegionFigure*>& regions, TableFormat format, const Style& style) {
   Table table({{"times", true}, {"held", true}, {"not held", true}, {"remade", true}, {"extra ms", true}, {"end"}, {"module"}, {"inputs"}},
@@ -62,7 +74,8 @@ Table steps_table(const RecomputeReport& report, std::size_t top, TableFormat fo
 Table values_table(const std::vector<const RemadeFigure*>& values, TableFormat format, const Style& style) {
   Table table({{"bytes", true}, {"again", true}, {"dtype"}, {"original"}, {"by"}}, format, style);
   for (const RemadeFigure* value : values)
-    table.row({Cell::bytes(value->bytes), Cell::count(value->incarnation), Cell::words(value->dtype.empty() ? "-" : value->dtype),
+    table.row({Cell::bytes(value->bytes), Cell::count(value->incarnation),
+               Cell::words(value->dtype.empty() ? "-" : short_dtype(value->dtype)),
                Cell::words(value->original.empty() ? "(not found)" : value->original),
                Cell::words(value->matched + std::string(value->guess ? ", a guess" : ""))});
   return table;
@@ -82,6 +95,23 @@ std::vector<const RemadeFigure*> largest_of(const RecomputeReport& report, const
   std::stable_sort(values.begin(), values.end(), [](const auto* a, const auto* b) { return a->bytes > b->bytes; });
   if (values.size() > top) values.resize(top);
   return values;
+}
+
+// What the marks in the table mean.
+std::string notes_of(const std::vector<const RegionFigure*>& regions, const Style& style) {
+  std::vector<std::string> autocasts, nodes;
+  const auto add = [](std::vector<std::string>& to, const std::string& word) {
+    if (!word.empty() && std::find(to.begin(), to.end(), word) == to.end() && to.size() < 8) to.push_back(word);
+  };
+  for (const RegionFigure* region : regions) {
+    add(autocasts, region->autocast);
+    if (region->inferred) add(nodes, region->scope);
+  }
+  std::string text;
+  if (!autocasts.empty()) text += "  * under autocast: " + printable(joined(autocasts), style) + "\n";
+  if (!nodes.empty())
+    text += "  by phase: in no region, inferred from what backward allocates in " + printable(joined(nodes), style) + "\n";
+  return text;
 }
 
 std::string more(std::size_t all, std::size_t shown, const char* what) {
@@ -108,7 +138,8 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
     if (count > rows) regions.resize(rows);
     std::string title = step_name(step);
     title[0] = title[0] == 's' ? 'S' : 'O';
-    text += title + "\n" + regions_table(regions, TableFormat::text, style).render() + more(count, regions.size(), "regions");
+    text += title + "\n" + regions_table(regions, TableFormat::text, style).render() + notes_of(regions, style) +
+            more(count, regions.size(), "regions");
     if (report.steps.size() > 1)
       text += "\nSteps (--step shows another one)\n" + steps_table(report, rows, TableFormat::text, style).render() +
               more(report.steps.size(), rows, "steps");
@@ -155,7 +186,7 @@ std::string recompute_csv(const RecomputeReport& report) {
                Cell::words(region.early_stopped ? (*region.early_stopped ? "true" : "false") : ""), number(region.held_bytes),
                Cell::words(std::to_string(region.not_held_bytes)), Cell::words(std::to_string(region.still_live_bytes)),
                Cell::words(std::to_string(region.remade_bytes)), Cell::words(std::to_string(region.extra_ns)),
-               Cell::words(region.input_dtypes.empty() ? "" : dtypes_of(region)), Cell::words(region.autocast)});
+               Cell::words(joined(region.input_dtypes)), Cell::words(region.autocast)});
   return table.render();
 }
 
