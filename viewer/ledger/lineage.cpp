@@ -80,7 +80,8 @@ void LineagePass::other(const trace::Columns& columns, std::uint32_t index, Kind
         attribute(thread_at(columns, index), columns.scope[index], columns.name[at_.name], columns.text[at_.text]);
       break;
     case Kind::graph_node:
-      if (!std::exchange(walking_, true)) walked_.clear();
+      // Inside of a node it is a graph that backward has just built: one more part of this one.
+      if (thread_at(columns, index).nodes.empty() && !std::exchange(walking_, true)) walked_.clear();
       if (columns.number[at_.number] >= 0 && walked_.size() < max_walked) walked_[columns.number[at_.number]] = columns.name[at_.name];
       break;
     case Kind::backward_begin: walking_ = false; break;

@@ -35,6 +35,7 @@ struct OpenNode {
 
 struct ThreadState {
   std::unique_ptr<Walk> walking, walk;  // the one that is being said; the one whose backward runs
+  Walk* saying = nullptr;               // the one of the two that the next slots are of
   std::vector<OpenNode> nodes;
   std::vector<std::uint32_t> modules;  // scopes that are open
 };
@@ -243,12 +244,15 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
     case Kind::scope_begin:
     case Kind::scope_end: scope(thread, columns.scope[index], kind == Kind::scope_begin); break;
     case Kind::graph_node:
-      if (thread.walking == nullptr) thread.walking = std::make_unique<Walk>();
-      thread.walking->add(columns.name[at_.name], columns.number[at_.number]);
+      // Inside of a node it is a graph that backward has just built, and which it will run too.
+      if (thread.nodes.empty() && thread.walking == nullptr) thread.walking = std::make_unique<Walk>();
+      thread.saying = thread.nodes.empty() ? thread.walking.get() : thread.walk.get();
+      if (thread.saying != nullptr) thread.saying->add(columns.name[at_.name], columns.number[at_.number]);
       break;
     case Kind::backward_begin:
       backward_end(thread, columns.time_ns[index]);
       thread.walk = std::move(thread.walking);
+      thread.saying = nullptr;
       casts();
       break;
     case Kind::backward_end: backward_end(thread, columns.time_ns[index]); break;
@@ -259,8 +263,8 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
       break;
     case Kind::value_use: {
       const trace::TensorFacts facts = trace::tensor_facts(columns.number[at_.number]);
-      if (columns.value[at_.value] == 0 && facts.index >= 0 && thread.walking != nullptr)
-        thread.walking->add(WalkSlot::again(columns.scope[index], facts.index));
+      if (columns.value[at_.value] == 0 && facts.index >= 0 && thread.saying != nullptr)
+        thread.saying->add(WalkSlot::again(columns.scope[index], facts.index));
       break;
     }
     case Kind::value_retain:
@@ -324,12 +328,12 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
 }
 
 void Pass::retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t name, std::uint64_t size, const trace::TensorFacts& facts) {
-  if (thread.walking == nullptr || !thread.walking->is_numbered()) return;
-  thread.walking->add(WalkSlot::block(ordinal));
+  if (thread.saying == nullptr || !thread.saying->is_numbered()) return;
+  thread.saying->add(WalkSlot::block(ordinal));
   Followed& followed = follow(ordinal);
   if (followed.slot == 0) followed.slot = name;
   const std::size_t item = item_bytes(facts.dtype);
-  if (item != 0)
+  if (item != 0 && thread.nodes.empty())
     saved_.push_back({scopes_[ordinal], name, ordinal, (size != 0 ? size : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal))) / item,
                       static_cast<std::int16_t>(facts.dtype)});
 }
@@ -401,6 +405,7 @@ void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins)
 // What no node of it has used will not be used by it any more. A backward that raised says nothing of that.
 void Pass::backward_end(ThreadState& thread, std::uint64_t time_ns) {
   thread.nodes.clear();
+  thread.saying = nullptr;
   if (thread.walk == nullptr) return;
   const std::unique_ptr<Walk> walk = std::move(thread.walk);
   bool raised = false, ran = false;

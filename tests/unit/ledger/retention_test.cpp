@@ -173,6 +173,29 @@ TEST_F(TwoNodes, ThresholdsLeaveOutTheSmallAndTheShort) {
   EXPECT_EQ(found.overdue[0].block, 0U);
 }
 
+TEST_F(TwoNodes, AGraphThatBackwardBuildsIsPartOfIt) {
+  run("MulBackward0", 2, 0x2000);
+  trace.node_begin("AddmmBackward0", 1);
+  trace.phase = proto::PHASE_RECOMPUTE;
+  trace.make(0x5000, 100, model);
+  trace.make(0x6000, 100, model);
+  trace.graph_node("InnerBackward", 3);
+  trace.keep(0x5000, "InnerBackward.saved_tensors");
+  trace.graph_node("OtherBackward", 4);
+  trace.keep(0x6000, "OtherBackward.saved_tensors");
+  trace.phase = proto::PHASE_BACKWARD;
+  run("InnerBackward", 3, 0x5000);
+  run("OtherBackward", 4);
+  trace.free(0x1000);
+  trace.node_end("AddmmBackward0", 1);
+  done();
+  trace.free(0x6000);
+  const Retention found = retention_of(trace);
+  EXPECT_TRUE(found.unused.empty());
+  ASSERT_EQ(found.overdue.size(), 1U);
+  EXPECT_EQ(found.overdue[0].block, 3U);
+}
+
 TEST(Regions, WhatIsMadeAgainIsUsedByTheNodesThatWaited) {
   TorchTrace trace;
   const auto region = trace.region("checkpoint:0");
