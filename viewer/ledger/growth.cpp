@@ -30,13 +30,19 @@ std::vector<Growth> find_growth(const PhysicalLedger& ledger, const Range& range
   const auto last = static_cast<std::uint32_t>(complete - 2);  // the last step that another one follows
   const std::uint32_t first = last + 1 > steps_looked_at ? last + 1 - steps_looked_at : 0;
 
+  // The end of the last step may take the end of the job along, which frees all: what counts is the last allocation.
+  std::uint64_t last_allocation = 0;
+  if (ledger.blocks.end() != 0) last_allocation = ledger.blocks.find(ledger.blocks.end() - 1)->birth;
+  const auto end_of = [&](std::size_t step) {
+    return step + 1 == steps.size() ? std::min(steps[step].end_event, last_allocation + 1) : steps[step].end_event;
+  };
   using Key = std::tuple<std::uint32_t, MemoryClass, std::uint64_t>;  // scope, class, bytes
   absl::flat_hash_map<Key, Group> groups;
   std::size_t step = 0, next_stated = 0;
   ledger.blocks.for_each([&](std::uint32_t ordinal, const Block& block) {
     if (!block.in_step() || !range.contains(block.birth)) return;
     while (step < complete && steps[step].end_event <= block.birth) ++step;
-    if (step > last || block.birth < steps[step].first_event || block.death <= steps[step + 1].end_event) return;
+    if (step > last || block.birth < steps[step].first_event || block.death <= end_of(step + 1)) return;
     while (next_stated < stated.size() && stated[next_stated].first < ordinal) ++next_stated;
     const bool is_stated = next_stated < stated.size() && stated[next_stated].first == ordinal;
     const MemoryClass memory_class = is_stated ? stated[next_stated].second : MemoryClass::none;

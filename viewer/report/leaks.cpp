@@ -59,28 +59,28 @@ class Builder {
       case Release::in_node: {
         const std::string node(names_.string(block.released_in));
         figure.evidence = "freed while " + node + " ran";
-        figure.holder = "something in backward's " + node + ": an output of the function around it, say";
+        figure.holder = "backward's " + node;
         break;
       }
       case Release::in_module: {
         const std::string module = names_.module_path(block.released_in);
         figure.evidence = "freed during the forward of " + (module.empty() ? "a region" : module);
-        figure.holder = "a reference that " + (module.empty() ? "a region" : module) + " replaced in its forward";
+        figure.holder = "a reference in " + (module.empty() ? "a region" : module);
         break;
       }
       case Release::many:
         figure.evidence = "freed at once with " + format_count(block.freed_at_once - 1) + " other blocks, outside of modules and backward";
-        figure.holder = "a reference cycle, or one object that held them all";
+        figure.holder = "a reference cycle";
         break;
       case Release::outside:
         figure.evidence = "freed outside of modules and backward";
-        figure.holder = "a variable outside of the modules";
+        figure.holder = "a variable";
         break;
     }
     if (block.region != 0) {
       const std::string region = names_.scope_path(lineage_.regions[block.region - 1].scope);
       figure.evidence = "given up by " + region + ", and alive when that made it again; " + figure.evidence;
-      figure.holder = "a reference from outside of " + region + ", to its output, say";
+      figure.holder = "the output of " + region;
     }
     figure.guess = !figure.holder.empty();
     if (block.holder == 0) return;
