@@ -61,9 +61,9 @@ struct Round {
   Work* work = nullptr;         // null: by phase, or of a region that is not known
   std::uint32_t region = none;  // as work->region was when it began
   bool indexed = false;
-  std::vector<std::pair<std::uint32_t, Slot>> by_slot;          // block, the slot that it was put into
-  std::vector<StatedAgain> stated;  // without an index
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> made;    // block, scope: all of it, where originals are found by order
+  std::vector<std::pair<std::uint32_t, Slot>> by_slot;        // block, the slot that it was put into
+  std::vector<StatedAgain> stated;                            // without an index
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> made;  // block, scope: all of it, where originals are found by order
   std::int64_t last_index = -1;
   std::size_t repeat = 0;
   // Of a recompute without a region.
