@@ -197,6 +197,26 @@ del x
         self.assertEqual([(event["name"], event["bytes"]) for event in held],
                          [(f"stream {run.stdout.strip()}, by record_stream", 4 << 20)])
 
+    def test_what_waits_for_a_stream_is_sampled(self):
+        path = self.folder / "job.py"
+        path.write_text("""
+import torch
+side = torch.cuda.Stream()
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+for step in range(2):
+    x = torch.ones(1 << 20, device="cuda")
+    model(x[:64]).sum().backward()
+    x.record_stream(side)
+    del x
+    optimizer.step()  # allocates nothing, so nothing asks whether the stream has got there
+""")
+        run = self.dry_run(path)
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        counters = run.summary()["counters"]["cuda:0"]
+        waiting = counters["waiting_for_streams"]
+        self.assertEqual((waiting["peak"], waiting["sampled"], waiting["label"]), (4 << 20, True, "estimate"))
+
 
 if __name__ == "__main__":
     unittest.main()

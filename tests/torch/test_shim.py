@@ -63,6 +63,12 @@ class ShimTest(unittest.TestCase):
         bindings._cuda_resetPeakMemoryStats(0)
         self.assertEqual(self.recorder.of("counter"), 2 * expected)
         self.assertEqual(resets, [0])
+        # What is active and not allocated waits for a stream: said when there is some, and from then on.
+        for allocated, waiting in ((40, []), (25, [15]), (40, [15, 0])):
+            now["allocated_bytes"] = {"all": {"peak": 90, "current": allocated}}
+            context.on_step_over()
+            self.assertEqual([event[3] for event in self.recorder.of("counter") if event[2] == "waiting_for_streams"], waiting)
+        del self.recorder.events[8:]
         statistics.uninstall()
         bindings._cuda_resetPeakMemoryStats(1)
         self.assertEqual((len(self.recorder.of("counter")), resets, context.on_step_over), (8, [0, 1], None))

@@ -346,6 +346,7 @@ std::string label_of(const DryRun& dry_run, const std::string& heap, const std::
   const std::size_t slash = heap.find('/');  // behind it stands who took the memory; what a library takes is assumed
   const bool is_librarys = slash != std::string::npos && heap.compare(slash, std::string::npos, "/program") != 0;
   if (is_librarys || counter == "outside_allocator") return "estimate";
+  if (counter == "waiting_for_streams") return "estimate";  // how far a stream has got is a matter of time, and kernels here take none
   if (slash == std::string::npos && (counter == "reserved" || counter == "segments")) return "estimate";
   if (dry_run.estimates_allocator()) return "estimate";
   return dry_run.estimates.empty() || !dry_run.has("device_value_read") ? "exact"

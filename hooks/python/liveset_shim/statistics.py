@@ -2,16 +2,19 @@
 
 Reported blocks are rounded, and are gone at `del` while another stream may still use them; PyTorch's own memory_stats know the sizes that
 were asked for and when the memory really came back. A peak is read at the end of a step, before the job resets it, and at exit.
+What is active and no longer allocated waits for a stream (record_stream): it is stated from the first time on that there is some.
 """
 import atexit
 
 COUNTERS = ("requested", "active")
+WAITING = "waiting_for_streams"
 
 
 class Statistics:
     def __init__(self, context):
         self.context = context
-        self.replaced = {}  # {name in torch._C: the job's function}
+        self.replaced = {}    # {name in torch._C: the job's function}
+        self.waiting = set()  # heaps in which blocks waited for a stream
 
     def install(self):
         bindings = self.context.torch._C
@@ -57,3 +60,8 @@ class Statistics:
             # The higher of two statements is the peak, the later one is what is left.
             self.context.counter(heap, self.context.text(name), figures["peak"])
             self.context.counter(heap, self.context.text(name), figures["current"])
+        allocated = statistics.get("allocated_bytes")
+        waiting = statistics["active_bytes"]["all"]["current"] - allocated["all"]["current"] if allocated else 0
+        if waiting > 0 or heap in self.waiting:
+            self.waiting.add(heap)
+            self.context.counter(heap, self.context.text(WAITING), max(waiting, 0))

@@ -352,6 +352,7 @@ TEST(Labels, WhatLibrariesTakeIsAssumed) {
   EXPECT_EQ(label_of(dry_run, "cuda:0", "outside_allocator"), "estimate");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "segments"), "estimate");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "requested"), "exact");
+  EXPECT_EQ(label_of(dry_run, "cuda:0", "waiting_for_streams"), "estimate");
 }
 
 std::vector<Estimate> of(const std::vector<std::string>& names) {
