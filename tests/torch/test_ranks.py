@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from support import JOBS, LIVESET, DryRunTest, Run, TorchTest
+from support import JOBS, LIVESET, DryRunTest, FakeRecorder, TorchTest, load_shim
 
 JOB = JOBS / "ranks.py"
 
@@ -123,6 +123,52 @@ class RanksTest(TorchTest):
         # Each region's block is a unit of its own: three steps, two ranks.
         self.assertEqual(checks["overlap"]["coverage"], {"recomputes": 24, "reductions": 24, "reductions_of_known_gradients": 24,
                                                          "recomputes_without_parameters": 0})
+
+
+class GroupTest(unittest.TestCase):
+    """The part of the shim that wraps process groups, with a stand-in recorder, in this interpreter."""
+
+    def setUp(self):
+        import torch
+        import torch.distributed as dist
+        load_shim()
+        self.torch, self.group = torch, dist.ProcessGroup
+        self.recorder = FakeRecorder()
+        self.plain = dict(self.group.__dict__)
+        context = sys.modules["_liveset_shim.context"].Context(torch, self.recorder.functions())
+        modules = type("Modules", (), {"roots": {}})()
+        self.part = sys.modules["_liveset_shim.distributed"].Distributed(context, modules)
+        self.part.install()
+        self.addCleanup(self.part.uninstall)
+
+    def test_what_an_operation_starts_on_is_stated(self):
+        class Mine(self.group):
+            def allreduce(self, tensors, options=None):
+                return "mine"
+
+        tensor = self.torch.ones(10, 4)[2:4]
+        self.assertEqual(Mine(0, 1).allreduce([tensor]), "mine")
+        self.assertEqual(self.recorder.of("collective"), [])  # its own is not the wrapped one
+        with self.assertRaises(RuntimeError):  # no backend
+            self.group(0, 1).allreduce([tensor])
+        self.assertEqual(self.recorder.of("collective"), [("collective", 0, 1, tensor.data_ptr(), 32, "all_reduce")])
+
+    def test_a_subclass_that_leaves_the_method_as_it_is(self):
+        class Plain(self.group):
+            pass
+
+        errors = []
+        for wrapped in (True, False):
+            if not wrapped:
+                self.part.uninstall()
+            with self.assertRaises(Exception) as raised:
+                Plain(0, 1).allreduce([self.torch.ones(2)])
+            errors.append((type(raised.exception), str(raised.exception).splitlines()[0]))
+        self.assertEqual(errors[0], errors[1])
+
+    def test_uninstalled_all_is_as_it_was(self):
+        self.part.uninstall()
+        self.assertEqual({name: self.group.__dict__[name] for name in self.plain}, self.plain)
 
 
 class DevicesTest(DryRunTest):

@@ -50,7 +50,7 @@ class Distributed:
             original = self.group.__dict__.get(method)
             if original is not None:
                 self.replaced[method] = original
-                setattr(self.group, method, self._stated(getattr(self.group, method), name, index))
+                setattr(self.group, method, self._stated(getattr(self.group, method), method, name, index))
 
     def uninstall(self):
         self.context.parameter_name = self.context.before_backward = None
@@ -58,7 +58,7 @@ class Distributed:
             setattr(self.group, method, original)
         self.replaced = {}
 
-    def _stated(self, original, name, index):
+    def _stated(self, original, method, name, index):
         context = self.context
         text = context.text(name)
 
@@ -72,7 +72,10 @@ class Distributed:
                 context.failed(error)
             return original(group, *arguments, **keywords)
 
-        collective.__name__ = getattr(original, "__name__", name)
+        # For a Python subclass that leaves the method as it is, pybind11 takes this for an override, unless the function that calls the C++
+        # method has the method's name: then it goes on in C++ and does not come back here.
+        collective.__code__ = collective.__code__.replace(co_name=method)
+        collective.__name__ = method
         collective.__doc__ = getattr(original, "__doc__", None)
         return collective
 
