@@ -72,6 +72,20 @@ bool read_tensor(void* tensor, TensorStorage& storage) {
   return true;
 }
 
+namespace {
+
+// Whether `word`, which may be anything, is a tensor with this storage.
+bool leads_to(std::uint64_t word, const TensorStorage& said) {
+  TensorStorage found;
+  return is_plain_slowly(word) && read_tensor(&word, found) && found.address == said.address && found.bytes == said.bytes &&
+         found.dtype == said.dtype && found.device_type == said.device_type &&
+         (found.device_index < 0 ? 0 : found.device_index) == said.device_index;
+}
+
+bool is_one(std::uint32_t candidates) { return (candidates & (candidates - 1)) == 0; }
+
+}  // namespace
+
 bool TensorPlace::learn(std::uint64_t object, const TensorStorage& said) {
   if (word_ != 0) return false;
   std::uint64_t words[last_word + 1];
@@ -80,19 +94,39 @@ bool TensorPlace::learn(std::uint64_t object, const TensorStorage& said) {
     return false;
   }
   for (std::uint32_t word = first_word; word <= last_word; ++word) {
-    if ((candidates_ >> word & 1) == 0) continue;
-    TensorStorage found;
-    const bool right = is_plain_slowly(words[word]) && read_tensor(&words[word], found) && found.address == said.address &&
-                       found.bytes == said.bytes && found.dtype == said.dtype && found.device_type == said.device_type &&
-                       (found.device_index < 0 ? 0 : found.device_index) == said.device_index;
-    if (!right) candidates_ &= ~(1U << word);
+    if ((candidates_ >> word & 1) != 0 && !leads_to(words[word], said)) candidates_ &= ~(1U << word);
   }
   if (candidates_ == 0) {
     word_ = given_up;
-  } else if (++learned_ >= enough && (candidates_ & (candidates_ - 1)) == 0) {
+  } else if (++learned_ >= enough && is_one(candidates_)) {
     word_ = __builtin_ctz(candidates_);
   }
   return word_ == 0;
+}
+
+bool SlotPlace::learn(std::uint64_t object, const TensorStorage& said) {
+  if (known_ || given_up_) return false;
+  std::uint64_t outer[words];
+  if (!copy_memory(object + first_word * 8, outer, sizeof outer)) {
+    given_up_ = true;
+    return false;
+  }
+  for (std::uint32_t word = 0; word < words; ++word) {
+    std::uint64_t inner[inner_words];
+    const bool readable = copy_memory(outer[word], inner, sizeof inner);
+    for (std::uint32_t place = 0; place < inner_words; ++place) {
+      const std::uint32_t bit = 1U << (word * inner_words + place);
+      if ((candidates_ & bit) != 0 && !(readable && leads_to(inner[place], said))) candidates_ &= ~bit;
+    }
+  }
+  learned_ += said.address != last_address_ ? 1 : 0;
+  last_address_ = said.address;
+  given_up_ = candidates_ == 0;
+  if (!given_up_ && learned_ >= enough && is_one(candidates_)) {
+    candidate_ = static_cast<std::uint32_t>(__builtin_ctz(candidates_));
+    known_ = true;
+  }
+  return !known_ && !given_up_;
 }
 
 }  // namespace liveset::autograd

@@ -34,4 +34,24 @@ class TensorPlace {
   std::uint32_t learned_ = 0;
 };
 
+// The same for torch's SavedTensor, the object of a slot in a node of autograd: which word of it leads to the slot, and which word of
+// the slot is its tensor. To ask the object for its tensor would make an object of that, which lives as long as the tensor.
+class SlotPlace {
+ public:
+  // Returns whether more slots should be said. Only slots that hold a plain tensor with memory as it was saved.
+  bool learn(std::uint64_t object, const TensorStorage& said);
+  void* tensor_in(void* object) const {
+    return known_ ? static_cast<void**>(static_cast<void**>(object)[first_word + candidate_ / inner_words]) + candidate_ % inner_words
+                  : nullptr;
+  }
+
+ private:
+  static constexpr std::uint32_t first_word = 2, words = 5, inner_words = 4, enough = 8;
+
+  bool known_ = false, given_up_ = false;  // only under Python's lock
+  std::uint32_t candidates_ = (1U << (words * inner_words)) - 1;
+  std::uint32_t candidate_ = 0, learned_ = 0;
+  std::uint64_t last_address_ = 0;
+};
+
 }  // namespace liveset::autograd

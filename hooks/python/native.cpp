@@ -181,10 +181,10 @@ Object* record_slot(std::uint8_t kind, Object* const* values, std::intptr_t coun
 }
 
 constinit autograd::TensorPlace tensor_place;
+constinit autograd::SlotPlace slot_place;
 
 // (memory class, tensor, name id, scope or 0) -> whether it was said; of a tensor that is exactly a torch.Tensor or Parameter
-Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t count) {
-  void* tensor = count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr;
+Object* record_tensor(std::uint8_t kind, void* tensor, Object* const* values, std::intptr_t count) {
   autograd::TensorStorage found;
   if (tensor == nullptr || !autograd::read_tensor(tensor, found)) return integer(0);
   const std::uint32_t heap = c10_hook::heap_of(found.device_type, found.device_index);
@@ -195,17 +195,29 @@ Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t co
   return integer(1);
 }
 
-Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_storage, values, count); }
-Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_retain, values, count); }
+Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) {
+  return record_tensor(channel::kind_storage, count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr, values, count);
+}
+Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) {
+  return record_tensor(channel::kind_retain, count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr, values, count);
+}
+// The same of the tensor that a SavedTensor holds as it was saved.
+Object* retain_slot(Object*, Object* const* values, std::intptr_t count) {
+  return record_tensor(channel::kind_retain, count >= 2 ? slot_place.tensor_in(values[1]) : nullptr, values, count);
+}
 
 // learn_tensor(tensor, address, bytes, dtype + 1, device type, device index) -> whether more should be said. Such a tensor as above.
-Object* learn_tensor(Object*, Object* const* values, std::intptr_t count) {
+template <class Place>
+Object* learn(Place& place, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   if (count < 6 || arguments.number(1) == 0) return integer(1);
   const autograd::TensorStorage said{arguments.number(1), arguments.number(2), static_cast<std::int32_t>(arguments.number(3)) - 1,
                                      static_cast<std::int32_t>(arguments.number(4)), static_cast<std::int32_t>(arguments.number(5))};
-  return integer(tensor_place.learn(reinterpret_cast<std::uint64_t>(values[0]), said) ? 1 : 0);
+  return integer(place.learn(reinterpret_cast<std::uint64_t>(values[0]), said) ? 1 : 0);
 }
+Object* learn_tensor(Object*, Object* const* values, std::intptr_t count) { return learn(tensor_place, values, count); }
+// The same with a SavedTensor for the tensor.
+Object* learn_slot(Object*, Object* const* values, std::intptr_t count) { return learn(slot_place, values, count); }
 
 Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_storage, values, count); }
 Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_retain, values, count); }
@@ -332,6 +344,8 @@ MethodDefinition methods[] = {
     {"storage_tensor", storage_tensor, method_fastcall, nullptr},
     {"retain_tensor", retain_tensor, method_fastcall, nullptr},
     {"learn_tensor", learn_tensor, method_fastcall, nullptr},
+    {"retain_slot", retain_slot, method_fastcall, nullptr},
+    {"learn_slot", learn_slot, method_fastcall, nullptr},
     {"drop", drop, method_fastcall, nullptr},
     {"remake", remake, method_fastcall, nullptr},
     {"offload", offload, method_fastcall, nullptr},

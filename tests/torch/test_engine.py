@@ -114,6 +114,16 @@ class EngineTest(TorchTest):
         self.assertEqual({name.split(".")[0] for name, _, _ in uses}, {"MmBackward0", "TanhBackward0", "ExpBackward0"})
         self.assertEqual({scope.rsplit("/")[-1] for _, _, scope in uses}, {"checkpoint:0"})
 
+    def test_slots_are_read_alike_by_whatever_reads_them(self):
+        """After a few graphs slots are read past Python, by torch's C interface: the same storages, sizes and dtypes."""
+        ran, events = self.recorded("many")
+        begins = [index for index, event in enumerate(events) if event["kind"] == "backward_begin"]
+        last = events[begins[-2]:begins[-1]]
+        kept = [(event["name"], event["address"], event["bytes"], event["dtype"]) for event in last
+                if event["kind"] == "keep" and not event["name"].startswith("AccumulateGrad")]
+        self.assertEqual(collections.Counter(kept), collections.Counter(ran))
+        self.assertGreater(len({dtype for _, _, _, dtype in kept}), 3)
+
     def test_the_job_is_as_without(self):
         for case in ("plain", "nested", "fails", "partial", "checkpointed"):
             with self.subTest(case):

@@ -12,7 +12,7 @@ import os
 import sys
 
 from .checkpoints import for_each_tensor
-from .context import ACTIVATION, CHECKPOINT_INPUT, INDEX_SHIFT, OFFLOADED, PARAMETER, RNG_STATE
+from .context import ACTIVATION, CHECKPOINT_INPUT, DEVICE_TYPES, INDEX_SHIFT, OFFLOADED, PARAMETER, RNG_STATE
 
 RANDOM_STATES = ("fwd_cpu_state", "fwd_gpu_states", "fwd_device_states")
 CHECKPOINT_NODE = "CheckpointFunctionBackward"
@@ -29,6 +29,8 @@ class Graph:
         self.slot_of = slot_of
         self.python_node = context.torch._C._FunctionBase
         self.slots = {}  # {type of C++ node: (((attribute, name id), ...), has a variable, name id of the type)}
+        self.saved_tensor = getattr(context.torch._C._autograd, "SavedTensor", None)
+        self.learning_slots = packed is None  # whether the recorder still looks for the tensor in the object of a slot
         self.learning = True  # whether the engine's hook still looks for the place of the sequence numbers
 
     def walk(self, roots, device=None):
@@ -42,6 +44,7 @@ class Graph:
         readable = self.packed is None
         holder_type, slot_of, use_slot = getattr(sys.modules.get("torch.utils.checkpoint"), "_Holder", None), self.slot_of, context.use_slot
         learning, walked = self.learning, context.walked
+        saved_tensor, retain_slot = self.saved_tensor, context.retain_slot
         leaves = []
         nodes = list(roots)
         seen = set(nodes)
@@ -73,7 +76,10 @@ class Graph:
                 saved = read(node)
                 if type(saved) is tuple:
                     for one in saved:
-                        self._slot(one.data, name, one, device)
+                        if not retain_slot(ACTIVATION, one, name):
+                            self._slot(one.data, name, one, device)
+                    continue
+                if type(saved) is saved_tensor and retain_slot(ACTIVATION, saved, name):
                     continue
                 tensor = saved.data
                 if tensor is None:
@@ -82,6 +88,8 @@ class Graph:
                 # The common cases by hand: this is the innermost loop of the walk.
                 if kind in exact_types:
                     if (one_device or tensor.device == device) and retain(PARAMETER if kind is Parameter else ACTIVATION, tensor, name):
+                        if self.learning_slots:
+                            self._learn_slot(saved, tensor)
                         continue
                 elif kind is holder_type:
                     slot = slot_of(tensor)
@@ -129,6 +137,14 @@ class Graph:
                     self._retained(tensor, name)
         except Exception as error:
             context.failed(error)
+
+    def _learn_slot(self, saved, tensor):
+        context = self.context
+        dtype, device = context.dtypes.get(tensor.dtype, 0), tensor.device
+        if dtype and tensor.numel() and device.type in DEVICE_TYPES and saved.unpack_hook is None:
+            storage = tensor.untyped_storage()
+            self.learning_slots = context.learn_slot(saved, storage.data_ptr(), storage.nbytes(), dtype, DEVICE_TYPES[device.type],
+                                                     device.index or 0)
 
     def _retained(self, tensor, name):
         memory_class = PARAMETER if isinstance(tensor, self.context.torch.nn.Parameter) else ACTIVATION

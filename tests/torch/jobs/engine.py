@@ -135,5 +135,34 @@ def checkpointed():
     loss.backward()
 
 
+def many():
+    """What the last of many graphs saved, as its nodes' own attributes show it: in several dtypes, views and broadcasts among them."""
+    weight, half = torch.ones(16, 16, requires_grad=True), torch.ones(16, 16, dtype=torch.bfloat16, requires_grad=True)
+    for turn in range(12):
+        x = torch.ones(2, 16, 16)[1]
+        y = (x @ weight.t()).tanh()
+        z = (y[:, 4:8].exp() * y[:, 8:12]).sum() + (half[3:].sin() @ half.t()).float().pow(2).sum()
+        z = z + torch.where(y > 0, y, y * 2).sum() + y.double().cos().sum() + y.norm(dim=0).sum()
+        if turn == 11:
+            saved(z.grad_fn)
+        z.backward()
+
+
+def saved(root):
+    nodes, seen = [root], {root}
+    while nodes:
+        node = nodes.pop()
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                nodes.append(following)
+        for attribute in dir(node):
+            tensor = getattr(node, attribute) if attribute.startswith("_saved_") else None
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                name = f"{type(node).__name__}.{attribute.removeprefix('_saved_')}"
+                ran.append((name, hex(storage.data_ptr()), storage.nbytes(), str(tensor.dtype).removeprefix("torch.")))
+
+
 globals()[sys.argv[1]]()
 print(json.dumps(ran))
