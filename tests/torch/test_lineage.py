@@ -38,6 +38,7 @@ class Trace:
     """The events of a dump, and the storages they speak of, numbered by their allocations."""
 
     def __init__(self, run):
+        self.recompute = run.read("recompute")
         self.events = run.read("dump")["events"]
         live, self.born = {}, {}
         for event in self.events:
@@ -171,6 +172,32 @@ class Checks:
         self.assertEqual(Counter((event["scope"].split("/")[1], event["bytes"]) for event in kept), expected)
         self.assertEqual({event["name"] for event in kept}, {f"selective.{KEPT}"})
 
+    def check_command(self, mode):
+        """`liveset recompute`: every value that was made again has exactly one original; count, bytes and module are the observer's."""
+        found, observer = self.trace(mode).recompute, observed(mode)
+        values = found["values"]
+        self.assertEqual((found["values_unmatched"], found["values_guessed"]), (0, 0))
+        self.assertEqual(len({value["original_block"] for value in values}), len(values))
+        self.assertEqual(len({value["block"] for value in values}), len(values))
+        self.assertEqual({value["matched"] for value in values}, {"order" if mode == "reentrant" else "position"})
+        self.assertEqual(len(found["regions"]), BLOCKS)
+        for number in range(BLOCKS):
+            with self.subTest(mode=mode, block=number):
+                made = {storage: (module, size) for module, _, size, storage, kind in reversed(observer["saved"][f"bs.{number}"]) if kind == "made"}
+                remade = Counter((value["module"].removeprefix("GPT."), value["bytes"]) for value in values
+                                 if value["region"] == f"GPT/checkpoint:{number}")
+                expected = Counter((module, self.block_bytes(size)) for module, size in made.values())
+                if mode == "selective":  # of what backward wants, the output of f1 is kept: gelu has saved it
+                    expected -= Counter({(f"bs.{number}", 4 * 128 * 512 * 4): 1})
+                if mode == "reentrant":  # where a block was made is known there, not where it was saved
+                    all_made = Counter((module, self.block_bytes(size)) for module, _, sizes in observer["operators"][f"bs.{number}/2"] for size in sizes)
+                    numbers = Counter({(f"bs.{number}", NUMBER[2]): 1})  # on the CPU, wherever the scores are
+                    self.assertEqual(remade - all_made - numbers, Counter())
+                    sizes = lambda counter: Counter(size for _, size in counter.elements())
+                    self.assertEqual(sizes(remade), sizes(expected + numbers))
+                else:
+                    self.assertEqual(remade, expected)
+
     def check_graph_waits(self, mode):
         """Every slot that was given up is waited for by one slot of the graph."""
         trace = self.trace(mode)
@@ -210,6 +237,10 @@ class LineageTest(Checks, TorchTest):
     def test_selective(self):
         self.check_selective()
 
+    def test_the_command(self):
+        for mode in RECOMPUTE:
+            self.check_command(mode)
+
     def test_without_a_region(self):
         for mode in ("none", "offload"):
             with self.subTest(mode=mode):
@@ -247,6 +278,10 @@ class DryRunLineageTest(Checks, DryRunTest):
 
     def test_selective(self):
         self.check_selective()
+
+    def test_the_command(self):
+        for mode in RECOMPUTE:
+            self.check_command(mode)
 
 
 del DryRunTest, TorchTest
