@@ -76,6 +76,26 @@ class HoldersTest(TorchTest):
         found = [event["address"] for event in self.events(run, "holder") if event["name"].startswith("global `cache`")]
         self.assertEqual(len(set(found)), 3)
 
+    def test_leaks_shows_the_holder(self):
+        run = self.who_holds("""
+import torch
+torch.set_num_threads(1)
+kept = []
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    hidden = model[1](model[0](torch.ones(32, 64)))
+    kept.append(hidden)
+    model[2](hidden).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    del hidden
+""", "--who-holds=1")
+        self.assert_sound(run)
+        values = [leak for leak in run.read("leaks")["values"] if leak["bytes"] == 32 * 64 * 4]
+        self.assertEqual({leak["holder"].replace("__main__", "job.py") for leak in values}, {"global `kept` of job.py (a list)"})
+        self.assertEqual(len(values), 4)
+
     def test_without_the_option_nothing_is_looked_for(self):
         run = self.who_holds(JOB)
         self.assert_sound(run)
@@ -211,8 +231,11 @@ for step in range(2):
     del x
     optimizer.step()  # allocates nothing, so nothing asks whether the stream has got there
 """)
-        run = self.dry_run(path)
+        run = self.dry_run(path, options=("--who-holds",))
         self.assertEqual((run.status, run.stderr), (0, ""))
+        leaks = run.read("leaks")
+        self.assertEqual([(figure["heap"], figure["bytes"], figure["sampled"]) for figure in leaks["streams"]], [("cuda:0", 4 << 20, True)])
+        self.assertEqual(len(leaks["stream_names"]), 1)
         counters = run.summary()["counters"]["cuda:0"]
         waiting = counters["waiting_for_streams"]
         self.assertEqual((waiting["peak"], waiting["sampled"], waiting["label"]), (4 << 20, True, "estimate"))

@@ -169,6 +169,39 @@ Table growth_table(const LeaksReport& report, std::size_t top, TableFormat forma
   return table;
 }
 
+void add_streams(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, LeaksReport& report) {
+  constexpr std::size_t most_names = 16;
+  const trace::Dictionary& names = file.dictionary();
+  for (const ledger::SampledCounter& counter : physical.counters) {
+    if (counter.peak <= 0 || names.string(counter.name) != "waiting_for_streams" || counter.heap >= names.heaps.size()) continue;
+    StreamFigure& figure = report.streams.emplace_back();
+    figure.heap = names.string(names.heaps[counter.heap].name);
+    figure.bytes = static_cast<std::uint64_t>(counter.peak);
+    figure.event = counter.peak_event;
+    figure.samples = counter.samples;
+    // The sample is taken when the step is over, before the next begins.
+    for (const ledger::Step& step : physical.steps) {
+      if (step.first_event <= counter.peak_event) figure.step = step.number;
+    }
+  }
+  if (report.streams.empty()) return;
+  for (const std::string& name : names.strings) {
+    if (name.starts_with("stream ") && name.ends_with(", by record_stream") && report.stream_names.size() < most_names)
+      report.stream_names.push_back(name);
+  }
+}
+
+std::string streams_text(const LeaksReport& report, const Style& style) {
+  std::string text = "STREAMS  freed by the job, and still waiting for a stream (sampled at the ends of steps)\n";
+  for (const StreamFigure& figure : report.streams) {
+    text += "  " + printable(figure.heap, style) + "  up to " + format_bytes(figure.bytes, style.exact_bytes);
+    if (figure.step) text += ", step " + std::to_string(*figure.step);
+    text += "\n";
+  }
+  for (const std::string& name : report.stream_names) text += "  " + printable(name, style) + "\n";
+  return text;
+}
+
 std::string more(std::size_t all, std::size_t top) {
   return all > top ? "  (" + format_count(all - top) + " more; --top shows more)\n" : "";
 }
@@ -219,6 +252,7 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
     figure.first_step = growth.first_step;
     figure.last_step = growth.last_step;
   }
+  add_streams(file, *physical, report);
   const trace::Health& health = file.health();
   if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
   if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
@@ -254,6 +288,13 @@ ordered_json leaks_json(const LeaksReport& report) {
                              {"first_step", growth.first_step},
                              {"last_step", growth.last_step},
                              {"holder", or_null(growth.holder)}});
+  all["streams"] = ordered_json::array();
+  for (const StreamFigure& figure : report.streams) {
+    ordered_json one{{"heap", figure.heap}, {"bytes", figure.bytes}, {"event", figure.event}, {"sampled", true}};
+    if (figure.step) one["step"] = *figure.step;
+    all["streams"].push_back(std::move(one));
+  }
+  all["stream_names"] = report.stream_names;
   all["warnings"] = report.warnings;
   return all;
 }
@@ -279,6 +320,7 @@ std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& 
          report.two_dtypes.size());
   if (!report.growth.empty())
     part("GROWTH  every step leaves more of these", growth_table(report, top, TableFormat::text, style), report.growth.size());
+  if (!report.streams.empty()) text += "\n" + streams_text(report, style);
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";
 }

@@ -34,6 +34,14 @@ struct GrowthFigure {
   std::int64_t first_step = 0, last_step = 0;
 };
 
+// Memory of a heap that the job had freed and that waited for a stream (record_stream) when it was sampled: no fault, but it was not there
+// for others.
+struct StreamFigure {
+  std::string heap;
+  std::uint64_t bytes = 0, event = 0, samples = 0;  // the most, and when
+  std::optional<std::int64_t> step;
+};
+
 struct LeaksReport {
   std::string file;
   bool nodes = false;                         // the trace has backward's nodes
@@ -41,7 +49,10 @@ struct LeaksReport {
   std::vector<LeakFigure> values, unused;
   std::vector<TwoDtypesFigure> two_dtypes;
   std::vector<GrowthFigure> growth;
+  std::vector<StreamFigure> streams;
+  std::vector<std::string> stream_names;  // as run --who-holds states them
   std::vector<std::string> warnings;
+  // Of what is a leak: waiting for a stream is none.
   bool empty() const { return values.empty() && unused.empty() && two_dtypes.empty() && growth.empty(); }
 };
 
