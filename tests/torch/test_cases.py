@@ -1,4 +1,5 @@
 """Situations that people met (tests/torch/cases): each script has the finding that liveset must print, and a clean twin that has none."""
+import subprocess
 import unittest
 
 import support
@@ -12,7 +13,7 @@ def replay_kinds(run):
     return {(finding["kind"], finding["module"]) for finding in check["findings"]}
 
 
-class Cases(support.TorchTest):
+class CaseTest(support.TorchTest):
     def record_case(self, name, clean, options=(), status=0):
         run = self.record(CASES / f"{name}.py", *(["--clean"] if clean else []), options=options, name=f"{name}{clean}")
         self.assertEqual(run.status, status, run.stderr)
@@ -25,6 +26,8 @@ class Cases(support.TorchTest):
         self.assertEqual(replay_kinds(self.record_case(name, True, ("--check-replay",))), set())
         return dirty
 
+
+class Cases(CaseTest):
     def test_batchnorm_twice(self):
         run = self.assert_replay("batchnorm_twice", {("buffer_changed", "Net")})
         findings = run.read("check", "--replay", statuses=(1,))["checks"][0]["findings"]
@@ -62,6 +65,76 @@ class Cases(support.TorchTest):
         dirty, clean = (self.record_case("foreach_optimizer", clean).read("peak") for clean in (False, True))
         self.assertEqual((dirty["phase"], dirty["classes"]["temporary"] >> 20), ("optimizer", 2))  # as large as all parameters
         self.assertLess(clean["classes"]["temporary"], 1 << 20)
+
+    def test_reentrant_region_that_is_not_trained(self):
+        run = self.record_case("reentrant_untrained", False, ("--check-replay",))
+        finding, = run.read("check", "--replay", statuses=(1,))["checks"][0]["findings"]
+        self.assertEqual((finding["kind"], finding["module"], finding["count"]), ("no_gradient", "Net", 2))
+        self.assertIn("its 12 parameters get no gradient", finding["detail"])
+        self.assertEqual(replay_kinds(self.record_case("reentrant_untrained", True, ("--check-replay",))), set())
+
+    def test_one_region_around_the_whole_model(self):
+        """10 blocks save 2 activations of 1024 x 64 float32 each: 5 MiB, all made again at once where one region is around all of them."""
+        whole, clean = (self.record_case("whole_model", clean) for clean in (False, True))
+        none = self.record(CASES / "whole_model.py", "--none", name="none")
+        peaks = [run.read("peak") for run in (whole, clean, none)]
+        self.assertEqual(peaks[0]["classes"]["recomputed_activation"], 20 << 18)
+        self.assertGreaterEqual(peaks[0]["bytes"], peaks[2]["bytes"])
+        self.assertLess(peaks[1]["bytes"], 0.7 * peaks[2]["bytes"])
+        regions = [[region for region in run.read("recompute")["regions"] if region["step"] == 0] for run in (whole, clean)]
+        self.assertEqual([region["remade_bytes"] for region in regions[0]], [20 << 18])
+        self.assertEqual([region["remade_bytes"] for region in regions[1]], [2 << 18] * 10)
+        self.assertEqual(none.read("recompute")["regions"], [])
+
+    def test_short_regions(self):
+        """A matrix is 12,800 bytes. 100 regions keep 100 of them (the first, which needs no gradient, is an input), 20 keep 20."""
+        runs = [self.record_case("short_regions", clean) for clean in (False, True)]
+        kept = [run.read("peak")["classes"]["checkpoint_input"] for run in runs]
+        self.assertEqual(kept, [99 * 12800, 19 * 12800])
+        self.assertEqual([len(run.read("recompute")["regions"]) for run in runs], [100, 20])
+
+    def test_unpack_twice(self):
+        times = [[region["times"] for region in self.record_case("unpack_twice", clean).read("recompute")["regions"]] for clean in (False, True)]
+        self.assertEqual(times, [[2], [1]])
+
+    def bytes_of_earlier_steps(self, name, clean, step):
+        """Of the live set at the peak of a step."""
+        peak = self.record_case(name, clean).read("peak", "--by", "step", "--range", f"step:{step}..{step}")
+        earlier = {f"step {number}" for number in range(step)}
+        return sum(group["bytes"] for group in peak["groups"] if group["name"] in earlier)
+
+    def test_old_logits(self):
+        """2 x 128 x 2048 float32 logits of the step before: 2 MiB."""
+        dirty, clean = (self.bytes_of_earlier_steps("old_logits", clean, 2) for clean in (False, True))
+        self.assertGreaterEqual(dirty, 2 << 20)
+        self.assertLess(clean, 1 << 16)
+
+    def test_pool_segments(self):
+        """Each step leaves the gradients of three pools' inputs: 8 x 4 x (64 x 64 + 32 x 32 + 16 x 16) float32, 688,128 bytes."""
+        dirty, clean = (self.bytes_of_earlier_steps("pool_segments", clean, 3) for clean in (False, True))
+        self.assertGreaterEqual(dirty, 3 * 688128)
+        self.assertLess(clean, 688128)  # not even one step's
+
+
+@unittest.skipUnless(subprocess.run([support.LIVESET, "leaks", "--help"], capture_output=True, check=False).returncode == 0,
+                     "this build has no `liveset leaks`")
+class Leaks(CaseTest):
+    """Which list of `leaks` has something; a clean twin's are all empty."""
+
+    def assert_leaks(self, name, *lists):
+        for clean in (False, True):
+            leaks = self.record_case(name, clean).read("leaks")
+            found = {key for key in ("values", "two_dtypes", "growth") if leaks[key]}
+            self.assertEqual(found, set() if clean else set(lists), leaks)
+
+    def test_kept_output(self):
+        self.assert_leaks("kept_output", "values", "growth")
+
+    def test_cycle(self):
+        self.assert_leaks("cycle", "growth")
+
+    def test_two_dtypes(self):
+        self.assert_leaks("two_dtypes", "two_dtypes")
 
 
 if __name__ == "__main__":

@@ -85,5 +85,17 @@ class Replay(support.TorchTest):
         self.assertGreater(coverage["regions"], 0)
 
 
+class DryRun(support.DryRunTest):
+    def test_values_of_a_device_that_computes_nothing_are_left_out(self):
+        job = support.SOURCE / "samples/torch_gpt/train.py"
+        run = self.dry_run(job, "--checkpoint", "block", "--device", "cuda", "--steps", "2", options=("--check-replay",))
+        self.assertEqual(run.status, 0, run.stderr)
+        check = run.read("check", "--replay")["checks"][0]
+        self.assertEqual(check["findings"], [])
+        self.assertEqual((check["coverage"]["recomputes"], check["coverage"]["values"]), (8, 0))
+        self.assertGreater(check["coverage"]["operators"], 100)
+        self.assertIn("values on the stand-in device, which computes nothing", check["not_observed"])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -116,6 +116,7 @@ class Replay:
             self.findings.cannot_see("non-reentrant regions: this torch has other ones")
         function = getattr(module, "CheckpointFunction", None)
         if function is not None:
+            self._patch(function, "apply", self._reentrant_apply, staticmethod)
             self._patch(function, "forward", self._reentrant_forward, staticmethod)
             self._patch(function, "backward", self._reentrant_backward, staticmethod)
 
@@ -413,6 +414,27 @@ class Replay:
 
     # --- reentrant
 
+    def _reentrant_apply(self, original):
+        def apply(*arguments, **keywords):
+            before = getattr(self.context.thread, "grad_wanted", False)
+            self.context.thread.grad_wanted = self.torch.is_grad_enabled()  # inside of the Function it is always off
+            try:
+                return original(*arguments, **keywords)
+            finally:
+                self.context.thread.grad_wanted = before
+        return apply
+
+    def _say_untrained(self, record, arguments):
+        """A reentrant region's graph begins at its tensor arguments: when none of them requires grad, there is none."""
+        if not self.context.thread.grad_wanted or any(item.requires_grad for item in arguments if isinstance(item, self.context.Tensor)):
+            return
+        names = [f"{name}.{own}" for name, module in self.states.modules_of(record.function)
+                 for own, parameter in module._parameters.items() if parameter is not None and parameter.requires_grad]
+        if names:
+            self.findings.say(record, "no_gradient", record.module, names[0],
+                              f"no argument of this reentrant region requires grad, so its {len(names)} parameters get no gradient and its "
+                              "memory is no saving: use_reentrant=False, or an input that requires grad")
+
     def _reentrant_forward(self, original):
         def forward(ctx, run_function, preserve_rng_state, *arguments):
             try:
@@ -438,6 +460,7 @@ class Replay:
                     if replay is None:
                         record.inputs = inputs
                         self._begin_forward(record)
+                        self._say_untrained(record, arguments)
                     else:
                         replay.inputs = inputs
                         replay.begin = Moment(self.states, function)
