@@ -171,6 +171,109 @@ TEST_P(RandomStreams, GiveThePlainLedger) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomStreams, testing::Range(1, 13));
 
+// Everything that evidence may come from, in any order and nesting, of two threads: what a trace never holds, and what a hostile one may.
+class RandomEvidence {
+ public:
+  RandomEvidence(std::uint64_t seed, std::uint64_t events) : random_(seed) {
+    trace.source("python");
+    heap_ = trace.heap("cpu");
+    for (const char* name : {"MulBackward0", "AddmmBackward0", "AccumulateGrad", "gathered:weight"}) strings_.push_back(trace.string(name));
+    for (int i = 0; i < 3; ++i)
+      scopes_.push_back(trace.scope(i == 0 ? proto::SCOPE_MODULE : proto::SCOPE_REGION, "scope" + std::to_string(i), i == 2 ? 2U : 0U));
+    for (std::uint64_t i = 0; i < events; ++i) {
+      one();
+      sums.push_back(sum_);
+    }
+  }
+
+  TinyTrace trace;
+  std::vector<std::uint64_t> sums;
+
+ private:
+  void one() {
+    if (random_.below(4) == 0) trace.thread = static_cast<std::uint32_t>(1 + random_.below(2));
+    if (random_.below(5) == 0) trace.phase = static_cast<int>(random_.below(8));
+    const std::uint64_t choice = random_.below(100);
+    if (choice < 35) {
+      const std::uint64_t address = 0x1000 * (1 + random_.below(60));
+      if (live_.count(address) != 0) return (void)trace.mark(proto::EVENT_MICROBATCH_BEGIN, 1);
+      live_[address] = 1 + random_.below(0x1000);
+      sum_ += live_[address];
+      trace.alloc(heap_, address, live_[address]);
+    } else if (choice < 65 && !live_.empty()) {
+      auto it = live_.begin();
+      std::advance(it, static_cast<std::ptrdiff_t>(random_.below(live_.size())));
+      sum_ -= it->second;
+      trace.free(heap_, it->first);
+      live_.erase(it);
+    } else if (choice < 80) {
+      mark();
+    } else {
+      state();
+    }
+  }
+  void mark() {
+    constexpr int kinds[] = {proto::EVENT_STEP_BEGIN,     proto::EVENT_STEP_END,     proto::EVENT_MICROBATCH_BEGIN,
+                             proto::EVENT_BACKWARD_BEGIN, proto::EVENT_BACKWARD_END, proto::EVENT_SCOPE_BEGIN,
+                             proto::EVENT_SCOPE_END,      proto::EVENT_GRAPH_NODE,   proto::EVENT_NODE_BEGIN,
+                             proto::EVENT_NODE_END,       proto::EVENT_NODE_BEGIN,   proto::EVENT_NODE_END,
+                             proto::EVENT_OUT_OF_MEMORY};
+    writer::Event made = test::event(kinds[random_.below(std::size(kinds))], 0);
+    made.heap = made.kind == proto::EVENT_OUT_OF_MEMORY ? heap_ : 0;
+    made.name = strings_[random_.below(strings_.size())];
+    made.scope = scopes_[random_.below(scopes_.size())];
+    made.number = static_cast<std::int64_t>(random_.below(9)) - 1;
+    trace.add(made);
+  }
+  void state() {
+    constexpr int kinds[] = {proto::EVENT_VALUE_RETAIN,  proto::EVENT_VALUE_DROP, proto::EVENT_VALUE_USE,  proto::EVENT_VALUE_REMAKE,
+                             proto::EVENT_VALUE_OFFLOAD, proto::EVENT_STORAGE,    proto::EVENT_COLLECTIVE, proto::EVENT_HOLDER};
+    writer::Event made = test::event(kinds[random_.below(std::size(kinds))], 0);
+    made.heap = heap_;
+    made.address = random_.below(10) == 0 ? 0 : 0x1000 * (1 + random_.below(60)) + random_.below(0x800);
+    made.memory_class = static_cast<std::uint8_t>(random_.below(proto::MemoryClass_ARRAYSIZE));
+    made.name = strings_[random_.below(strings_.size())];
+    made.scope = scopes_[random_.below(scopes_.size())];
+    made.number = static_cast<std::int64_t>(random_.below(1 << 12)) - 1;
+    trace.add(made);
+  }
+
+  Random random_;
+  std::uint32_t heap_ = 0;
+  std::vector<std::uint32_t> strings_, scopes_;
+  std::map<std::uint64_t, std::uint64_t> live_;
+  std::uint64_t sum_ = 0;
+};
+
+class EveryEvent : public testing::TestWithParam<int> {};
+
+TEST_P(EveryEvent, HasClassesThatSumToWhatLives) {
+  constexpr std::uint64_t events = 6000;
+  RandomEvidence job(static_cast<std::uint64_t>(GetParam()), events);
+  const trace::TraceFile file = job.trace.open();
+  Result<PhysicalLedger> ledger = build_physical(file);
+  ASSERT_TRUE(ledger) << ledger.error().message();
+  const Result<Attribution> found = attribute_blocks(file, *ledger, {events / 2, {}});
+  ASSERT_TRUE(found) << found.error().message();
+  std::vector<std::uint64_t> moments(events);
+  for (std::uint64_t event = 0; event < events; ++event) moments[event] = event;
+  const std::vector<ClassBytes> classes = class_bytes_at(*ledger, ledger->shown_heap, moments);
+  for (std::uint64_t event = 0; event < events; ++event) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t bytes : classes[event]) sum += bytes;
+    ASSERT_EQ(sum, job.sums[event]) << "event " << event;
+  }
+  // A class has its evidence, and nothing but a class has one that decided.
+  ledger->blocks.for_each([&](std::uint32_t ordinal, const Block& block) {
+    const bool is_known = class_of(block) != MemoryClass::unattributed;
+    EXPECT_TRUE(!is_known || block.evidence() != Evidence::none) << ordinal;
+    const bool is_detailed = found->details.count(ordinal) != 0;
+    EXPECT_EQ(is_detailed, block.live_after(events / 2)) << ordinal;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EveryEvent, testing::Range(1, 9));
+
 // Across chunk and page boundaries (65,536 events, 65,536 allocations): the training pattern, whose live set a map can
 // follow.
 TEST(TrainPattern, GivesThePlainPeakOverManyChunks) {

@@ -15,6 +15,8 @@ namespace {
 
 struct Options : ReadOptions, report::PeakOptions {
   std::string range_text() const { return ReadOptions::range; }
+  std::string rules_file;
+  bool by_given = false;
 };
 
 // A whole number, or the error that says what is wrong with the option's.
@@ -29,13 +31,22 @@ std::uint64_t parse_number(const std::string& option, const std::string& text) {
 }
 
 bool no_ops(const report::PeakReport& report) {
-  return report.by == report::GroupBy::op &&
+  return report.by == report::GroupBy::op && !report.has_ops &&
          std::all_of(report.groups.begin(), report.groups.end(), [](const report::Group& group) { return group.name == "(no op)"; });
 }
 
 Status run(Options& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range_text());
   if (!spec) return spec.take_error();
+  if (!options.rules_file.empty()) {
+    Result<report::Rules> rules = report::read_rules(options.rules_file);
+    if (!rules) return rules.take_error();
+    options.rules = std::move(*rules);
+    if (!options.by_given) options.by = report::GroupBy::category;
+  } else if (options.by == report::GroupBy::category) {
+    return Error{ErrorKind::usage, "", std::nullopt, "--by category needs --rules FILE, which says what the categories are",
+                 R"({"rules": [{"category": "attention", "module": "*.attn*"}]})"};
+  }
   Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.take_error();
   Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
@@ -81,10 +92,19 @@ void add_peak(CLI::App& app, Context& context) {
                       {{"class", GroupBy::memory_class},
                        {"module", GroupBy::module},
                        {"op", GroupBy::op},
+                       {"dtype", GroupBy::dtype},
                        {"phase", GroupBy::phase},
                        {"step", GroupBy::step},
-                       {"size", GroupBy::size}},
-                      "group by class (default), module, op, phase, step or size", [options](GroupBy by) { options->by = by; });
+                       {"size", GroupBy::size},
+                       {"stack", GroupBy::stack},
+                       {"category", GroupBy::category}},
+                      "group by class (default), module, op (autograd node), dtype, phase, step, size, stack or category",
+                      [options](GroupBy by) {
+                        options->by = by;
+                        options->by_given = true;
+                      });
+  command->add_option("--rules", options->rules_file, "your own categories, as JSON: the first rule that fits a block names its category")
+      ->option_text("FILE");
   number("--top", options->top, "how many of the largest blocks to list")->option_text("N");
   command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
   command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");

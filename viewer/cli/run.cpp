@@ -3,6 +3,7 @@
 #include "profiler/launch/run.h"
 #include "viewer/cli/commands.h"
 #include "viewer/cli/job_options.h"
+#include "viewer/cli/out_of_memory.h"
 
 namespace liveset::cli {
 
@@ -17,7 +18,10 @@ void add_run(CLI::App& app, Context& context) {
       "The exit status is the job's, 128 + N when signal N killed it, 2 when the program cannot be recorded and was not started.");
   add_job_options(*command, *options);
   command->callback([options, command, &context] {
-    if (take_job(*command, *options, context)) context.status = launch::run(*options).status;
+    if (!take_job(*command, *options, context)) return;
+    const launch::RunResult result = launch::run(*options);
+    context.status = result.status;
+    if (result.status != 0 && !options->quiet && !result.output.empty()) explain_out_of_memory(result.output, context);
   });
 }
 

@@ -146,7 +146,9 @@ class Pass {
   std::uint32_t thread_ = 0;  // of the statement
   std::int64_t microbatch_ = -1;
   absl::flat_hash_map<std::uint32_t, std::uint32_t> graph_nodes_;  // by thread: String id of the node that its walk has come to
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;       // by scope of a region: recomputes that ended in this step
+  // By region (Scope id) and index: the node (String id) and the slot of it (String id) that wait for it. Of this step.
+  absl::flat_hash_map<std::pair<std::uint32_t, std::int64_t>, std::pair<std::uint32_t, std::uint32_t>> slots_;
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;  // by scope of a region: recomputes that ended in this step
   absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>> retained_;  // by thread
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
@@ -211,6 +213,7 @@ void Pass::chunk(const trace::Columns& columns) {
       case Kind::step_end:
         microbatch_ = -1;
         rounds_.clear();
+        slots_.clear();
         break;
       case Kind::microbatch_begin: microbatch_ = columns.number[at_.number]; break;
       default:
@@ -260,6 +263,9 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const std::uint32_t string = columns.name[at_.name];
   if (follows_values_ && (kind == Kind::value_release || kind == Kind::value_drop) && value != 0)
     residents_.release(value, event, columns.time_ns[index]);
+  if (kind == Kind::value_use && value == 0 && options_.details_at != no_event && event <= options_.details_at)
+    slots_[{region_of(columns.scope[index]), trace::tensor_facts(columns.number[at_.number]).index}] = {graph_nodes_[columns.thread[index]],
+                                                                                                        string};
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;
@@ -310,6 +316,8 @@ void Pass::detail(std::uint32_t ordinal, const BlockName& name, const trace::Ten
   if (of_region && details.slot == trace::TensorFacts::no_index) {
     details.slot = facts.index;
     details.region = region_of(scope);
+    const auto slot = slots_.find({details.region, facts.index});
+    if (slot != slots_.end() && details.graph_slot == 0) std::tie(details.graph_node, details.graph_slot) = slot->second;
   }
   details.gathered |= name.memory_class == MemoryClass::parameter && file_.dictionary().string(name.name).starts_with("gathered:");
   if (name.value == 0 && name.name == 0) return;

@@ -38,6 +38,7 @@ enum class Evidence : std::uint8_t {
   outlives_recompute,  // made in a recompute, outlives it
   accumulated,         // made by AccumulateGrad, outlives the node
   between_nodes,       // made in a backward, outlives the node that made it, freed in the same backward
+  root_gradient,       // made in a backward before its first node: what it begins with
   in_node,             // born and freed inside one node of a backward
   in_recompute,        // born and freed inside one recompute
   in_phase,            // born and freed inside one forward, one loss or one optimizer step, without a break

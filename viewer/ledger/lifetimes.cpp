@@ -55,7 +55,7 @@ void Lifetimes::born(std::uint32_t ordinal) {
     if (!thread.nodes.empty())
       thread.in_nodes.push_back(ordinal);
     else
-      survive(ordinal);  // the first gradients are made before the first node
+      survive(ordinal);
   } else if (thread.phase == Phase::recompute && !thread.regions.empty()) {
     thread.in_regions.push_back(ordinal);
   } else if (is_closed(thread.phase) && (block(ordinal).freed() || thread.phase == Phase::recompute)) {
@@ -64,6 +64,7 @@ void Lifetimes::born(std::uint32_t ordinal) {
 }
 
 void Lifetimes::node_begin(std::uint32_t name) {
+  if (Backward* backward = backward_here(); backward != nullptr) backward->runs_nodes = true;
   if (thread_->nodes.size() < max_depth) thread_->nodes.push_back({name, thread_->in_nodes.size()});
 }
 
@@ -91,15 +92,23 @@ void Lifetimes::leave_node(Thread& thread) {
   thread.nodes.pop_back();
 }
 
-// A thread of the engine has no backward of its own: it works for the last one that began.
-void Lifetimes::survive(std::uint32_t ordinal) {
+// A thread of the engine has no backward of its own: it works for the last one that began. Null: none is open.
+Lifetimes::Backward* Lifetimes::backward_here() {
   const auto own = std::find_if(backwards_.rbegin(), backwards_.rend(), [&](const Backward& b) { return b.thread == thread_id_; });
-  if (!backwards_.empty()) (own != backwards_.rend() ? *own : backwards_.back()).survivors.push_back(ordinal);
+  return own != backwards_.rend() ? &*own : backwards_.empty() ? nullptr : &backwards_.back();
+}
+
+void Lifetimes::survive(std::uint32_t ordinal) {
+  Backward* backward = backward_here();
+  if (backward == nullptr) return;
+  // The gradients of the roots are made before the first node; the caller may hold them beyond the end.
+  if (!backward->runs_nodes) block(ordinal).state(MemoryClass::activation_gradient, Evidence::root_gradient);
+  backward->survivors.push_back(ordinal);
 }
 
 void Lifetimes::backward_begin() {
   end_phase(*thread_);
-  if (backwards_.size() < max_backwards) backwards_.push_back({thread_id_, {}});
+  if (backwards_.size() < max_backwards) backwards_.push_back({thread_id_, false, {}});
 }
 
 void Lifetimes::backward_end() {

@@ -57,6 +57,7 @@ class Lifetimes {
   };
   struct Backward {
     std::uint32_t thread = 0;
+    bool runs_nodes = false;               // one has begun
     std::vector<std::uint32_t> survivors;  // of its nodes
   };
 
@@ -65,6 +66,7 @@ class Lifetimes {
   void end_phase(Thread& thread);
   void leave_node(Thread& thread);
   void leave_region(Thread& thread);
+  Backward* backward_here();
   void survive(std::uint32_t ordinal);
   void close(Backward& backward);
   bool spans_failure(const Block& block) const;

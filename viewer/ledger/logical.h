@@ -37,6 +37,10 @@ struct LogicalValue {
   bool counted = true;  // false: shown in live sets, but not in live_ids and live_bytes (conventions.count_inputs)
   // Read off the allocator and the graph, not told by the program: its first making may have gone unseen.
   bool derived = false;
+  // Of a derived one, as far as they are known: where it was made, the autograd node that holds it and its slot there.
+  std::string module, op, slot;
+  std::int64_t microbatch = no_number;
+  std::uint64_t original_event = no_event;  // of a derived rerun: the allocation of the block that it replaces
 };
 
 struct LogicalEvent {

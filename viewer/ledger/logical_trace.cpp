@@ -151,6 +151,11 @@ class TraceLedger {
     value.bytes = block->second.bytes;
     value.memory_class = block->second.memory_class;
     value.derived = true;
+    value.module = block->second.module;
+    value.op = block->second.op;
+    value.slot = block->second.slot;
+    value.microbatch = block->second.microbatch;
+    value.incarnation = std::max(block->second.incarnation, 1U) - 1;  // its rerun counts one on
     const std::uint32_t index = builder_.add_value(std::move(value));
     block_values_[event.allocation] = index;
     append(event, block->second.recomputed ? LogicalKind::rerun : LogicalKind::create, index, event.size);

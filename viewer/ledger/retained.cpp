@@ -30,8 +30,22 @@ void RetainedFinder::visit(const trace::Event& event) {
       if (is_of_the_model(event.memory_class))
         if (const Live* block = block_at(event)) of_the_model_.insert(block->allocation);
       break;
+    case Kind::graph_node: graph_nodes_[event.thread] = event.name; break;
+    case Kind::value_use:
+      if (event.value == 0) waiting_[{event.scope, trace::tensor_facts(event.number).index}] = {graph_nodes_[event.thread], event.name};
+      break;
+    case Kind::value_remake:
+      if (event.value == 0) remake(event);
+      break;
     case Kind::backward_begin: ++backward_; break;
-    case Kind::step_begin: names_.clear(); break;
+    case Kind::microbatch_begin: microbatch_ = event.number; break;
+    case Kind::step_begin:
+      names_.clear();
+      waiting_.clear();
+      remade_.clear();
+      rounds_.clear();
+      microbatch_ = -1;
+      break;
     case Kind::scope_begin:
       if (event.scope < dictionary_.scopes.size() && dictionary_.scopes[event.scope].kind == trace::ScopeKind::region)
         regions_[event.thread].push_back({event.scope, {}});
@@ -43,7 +57,7 @@ void RetainedFinder::visit(const trace::Event& event) {
 
 void RetainedFinder::allocate(const trace::Event& event) {
   const Key key{event.heap, event.address};
-  live_[key] = {event.size, event.allocation, event.scope};
+  live_[key] = {event.size, event.allocation, event.scope, microbatch_};
   keys_[event.allocation] = key;
   if (event.phase != Phase::recompute) return;
   if (const auto regions = regions_.find(event.thread); regions != regions_.end() && !regions->second.empty())
@@ -76,6 +90,7 @@ void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class)
     std::string_view slot = dictionary_.string(event.name);
     if (slot.empty()) slot = trace::class_name(memory_class);
     RetainedBlock& named = name_block(live, slot);
+    if (event.kind == Kind::value_retain) name_slot({graph_nodes_[event.thread], event.name}, named);
     named.memory_class = memory_class == MemoryClass::none ? MemoryClass::activation : memory_class;
   } else if (block->second.recomputed) {
     return;
@@ -107,12 +122,37 @@ void RetainedFinder::end_region(const trace::Event& event) {
     RetainedBlock& block = name_block(live->second, "recomputed");
     block.memory_class = MemoryClass::recomputed_activation;
     block.recomputed = true;
+    block.incarnation = 1 + rounds_[event.scope];
+    if (const auto slot = remade_.find(allocation); slot != remade_.end()) {
+      name_slot(slot->second, block);
+      remade_.erase(slot);
+    }
   }
+  if (event.phase == Phase::recompute) ++rounds_[event.scope];
+}
+
+// In which slot of its region a block was made again: what waits there says which node's it is.
+void RetainedFinder::remake(const trace::Event& event) {
+  const Live* block = block_at(event);
+  const auto slot = waiting_.find({event.scope, trace::tensor_facts(event.number).index});
+  if (block != nullptr && (slot != waiting_.end() || event.name != 0))
+    remade_.try_emplace(block->allocation, slot != waiting_.end() ? slot->second : Slot{0, event.name});
+}
+
+// "AddmmBackward0.mat1" of the node AddmmBackward0 is its slot mat1; where no node is known, what stands before the last dot is it.
+void RetainedFinder::name_slot(const Slot& slot, RetainedBlock& block) const {
+  const std::string_view name = dictionary_.string(slot.name);
+  const std::size_t dot = name.rfind('.');
+  block.op = dictionary_.string(slot.node);
+  if (block.op.empty() && dot != std::string_view::npos) block.op = name.substr(0, dot);
+  block.slot = dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
 RetainedBlock& RetainedFinder::name_block(const Live& live, std::string_view slot) {
   RetainedBlock block;
-  block.name = dictionary_.module_path(live.scope);
+  block.module = dictionary_.module_path(live.scope);
+  block.microbatch = live.microbatch;
+  block.name = block.module;
   if (!block.name.empty()) block.name += "/";
   block.name += slot;
   const std::uint32_t ordinal = ++names_[block.name];

@@ -13,7 +13,10 @@
 namespace liveset::ledger {
 
 struct RetainedBlock {
-  std::string name;  // module path of its birth, the node and slot that holds it, and #N where that repeats in the step
+  std::string name;               // module path of its birth, the node and slot that holds it, and #N where that repeats in the step
+  std::string module, op, slot;   // parts of the name: of its birth; the node that holds it ("AddmmBackward0") and its slot ("mat1")
+  std::int64_t microbatch = -1;   // at its birth; -1: none was begun in its step
+  std::uint32_t incarnation = 0;  // 0: made for the first time; 1, 2, ...: by that recompute of its region in its step
   std::uint64_t bytes = 0;
   trace::MemoryClass memory_class = trace::MemoryClass::activation;
   bool recomputed = false;
@@ -40,6 +43,10 @@ class RetainedFinder {
   struct Live {
     std::uint64_t size = 0, allocation = 0;
     std::uint32_t scope = 0;
+    std::int64_t microbatch = -1;
+  };
+  struct Slot {
+    std::uint32_t node = 0, name = 0;  // String ids
   };
   struct Region {
     std::uint32_t scope = 0;
@@ -52,6 +59,8 @@ class RetainedFinder {
   void end_region(const trace::Event& event);
   const Live* block_at(const trace::Event& event) const;
   RetainedBlock& name_block(const Live& live, std::string_view slot);
+  void name_slot(const Slot& slot, RetainedBlock& block) const;
+  void remake(const trace::Event& event);
 
   const trace::Dictionary& dictionary_;
   RetainedBlocks found_;
@@ -61,6 +70,11 @@ class RetainedFinder {
   std::unordered_map<std::string, std::uint32_t> names_;            // how often in this step
   std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;        // allocation -> backward that it was last kept for
   std::unordered_set<std::uint64_t> of_the_model_;                  // allocations that hold parameters and the like: no activations
+  std::unordered_map<std::uint32_t, std::uint32_t> graph_nodes_;    // by thread: node that its walk has come to
+  std::map<std::pair<std::uint32_t, std::int64_t>, Slot> waiting_;  // by region and index: slots that wait for it, in this step
+  std::unordered_map<std::uint64_t, Slot> remade_;                  // by allocation, until its region ends
+  std::unordered_map<std::uint32_t, std::uint32_t> rounds_;         // by region: recomputes that ended in this step
+  std::int64_t microbatch_ = -1;
   std::uint64_t backward_ = 1;
 };
 

@@ -32,6 +32,18 @@ void add_region(const LogicalLedger& ledger, const ledger::LogicalRegion& region
   for (std::size_t group = 0; group < ledger.groups.size(); ++group) entry[ledger.groups[group].name + "_live"] = region.group_live[group];
 }
 
+// The parts of a derived value's name, besides the step.
+void add_value(const ledger::LogicalValue& value, json& entry) {
+  const auto optional_text = [](const std::string& text) { return text.empty() ? json(nullptr) : json(text); };
+  if (value.memory_class != trace::MemoryClass::none) entry["class"] = trace::class_name(value.memory_class);
+  if (!value.derived) return;
+  entry["module"] = optional_text(value.module);
+  entry["op"] = optional_text(value.op);
+  entry["slot"] = optional_text(value.slot);
+  entry["microbatch"] = value.microbatch == ledger::no_number ? json(nullptr) : json(value.microbatch);
+  entry["incarnation"] = value.incarnation;
+}
+
 json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::LiveSet& live, bool layers_known) {
   const LogicalEvent& event = ledger.events[index];
   json entry;
@@ -48,8 +60,9 @@ json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::L
   if (event.trace_event != ledger::no_event) {
     entry["trace_event"] = event.trace_event;
     entry["step"] = event.step == ledger::no_number ? json(nullptr) : json(event.step);
-    if (event.value != ledger::no_index && ledger.values[event.value].memory_class != trace::MemoryClass::none)
-      entry["class"] = trace::class_name(ledger.values[event.value].memory_class);
+    if (event.value != ledger::no_index) add_value(ledger.values[event.value], entry);
+    if (event.value != ledger::no_index && event.kind == ledger::LogicalKind::rerun && ledger.values[event.value].derived)
+      entry["original"] = event_number(ledger.values[event.value].original_event);
   }
   if (event.region != ledger::no_index) add_region(ledger, ledger.regions[event.region], entry);
   return entry;

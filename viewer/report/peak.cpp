@@ -4,90 +4,125 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/stacks.h"
+
 namespace liveset::report {
 namespace {
 
 using nlohmann::ordered_json;
 
-// Name of the innermost scope of kind op.
-std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
-  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
-    if (names.scopes[scope].kind == trace::ScopeKind::op) return std::string(names.string(names.scopes[scope].name));
+// What nothing retains, by where it was born.
+std::string without_op(const LiveBlock& block, bool has_nodes) {
+  using trace::MemoryClass;
+  switch (block.memory_class) {
+    case MemoryClass::parameter:
+    case MemoryClass::buffer:
+    case MemoryClass::optimizer_state:
+    case MemoryClass::gradient:
+    case MemoryClass::input:
+    case MemoryClass::unattributed: break;
+    default:
+      if (has_nodes) return "(" + std::string(trace::phase_name(block.detail.phase)) + ", not retained)";
   }
-  return "";
+  return has_nodes ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : "(no op)";
 }
 
-std::string group_of(const LiveBlock& block, GroupBy by) {
-  switch (by) {
-    case GroupBy::memory_class: return std::string(trace::class_name(block.memory_class));
+// Weights are retained by nodes as well; who owns them says more.
+bool is_of_the_model(trace::MemoryClass memory_class) {
+  using trace::MemoryClass;
+  return memory_class == MemoryClass::parameter || memory_class == MemoryClass::buffer || memory_class == MemoryClass::optimizer_state ||
+         memory_class == MemoryClass::gradient;
+}
+
+struct Grouping {
+  GroupBy by = GroupBy::memory_class;
+  const Rules& rules;
+  bool has_nodes = false;  // the trace tells of autograd
+  std::string without_stack;
+};
+
+std::string group_of(const LiveBlock& block, const Grouping& grouping) {
+  const std::string memory_class(trace::class_name(block.memory_class));
+  switch (grouping.by) {
+    case GroupBy::memory_class: return block.is_gathered ? memory_class + " (gathered)" : memory_class;
     // Parameters and what the optimizer keeps are made in no module: their class says more than "none".
-    case GroupBy::module: return block.module.empty() ? "(" + std::string(trace::class_name(block.memory_class)) + ")" : block.module;
-    case GroupBy::op: return block.op.empty() ? "(no op)" : block.op;
+    case GroupBy::module: return block.module.empty() ? "(" + memory_class + ")" : block.module;
+    case GroupBy::op:
+      if (!block.scope_op.empty()) return block.scope_op;
+      return block.op.empty() || is_of_the_model(block.memory_class) ? without_op(block, grouping.has_nodes) : block.op;
+    case GroupBy::dtype: return block.dtype.empty() ? "(not known)" : block.dtype;
     case GroupBy::phase: return std::string(trace::phase_name(block.detail.phase));
     case GroupBy::step: return block.detail.step ? "step " + std::to_string(*block.detail.step) : "(no step)";
     case GroupBy::size: return std::to_string(block.detail.bytes) + " bytes";
+    case GroupBy::stack: return block.stack.empty() ? grouping.without_stack : block.stack;
+    case GroupBy::category: return block.category;
   }
   return "";
 }
 
 const char* by_name(GroupBy by) {
-  constexpr const char* names[] = {"class", "module", "op", "phase", "step", "size"};
+  constexpr const char* names[] = {"class", "module", "op", "dtype", "phase", "step", "size", "stack", "category"};
   return names[static_cast<int>(by)];
 }
 
-std::string name_of(const trace::Dictionary& names, const ledger::BlockName& name) {
-  const std::uint32_t id = name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
-  return std::string(names.string(id));
-}
-
-// A module path at birth costs a walk up the scope tree; live sets repeat few scopes.
-class ScopeNames {
+// Sums the blocks by group, and keeps the largest ones.
+class Collector {
  public:
-  explicit ScopeNames(const trace::Dictionary& names) : names_(names) {}
-  const std::pair<std::string, std::string>& of(std::uint32_t scope) {
-    const auto found = known_.find(scope);
-    if (found != known_.end()) return found->second;
-    return known_[scope] = {names_.module_path(scope), op_of(names_, scope)};
+  Collector(Grouping grouping, std::size_t top) : grouping_(grouping), top_(top) {}
+
+  void add(LiveBlock&& block) {
+    if (grouping_.by == GroupBy::category) block.category = category_of(grouping_.rules, block);
+    Sum& sum = sums_[group_of(block, grouping_)];
+    sum.group.bytes += block.detail.bytes;
+    ++sum.group.blocks;
+    sum.group.guess_bytes += block.guess ? block.detail.bytes : 0;
+    any_gathered_ |= block.is_gathered;
+    has_ops_ |= !block.op.empty();
+    auto evidence = sum.evidence.find(block.evidence);
+    if (evidence == sum.evidence.end())
+      evidence = sum.evidence.try_emplace(sum.evidence.size() < max_evidence ? block.evidence : "(other)").first;
+    evidence->second.bytes += block.detail.bytes;
+    ++evidence->second.blocks;
+    evidence->second.guess |= block.guess;
+    largest_.push_back(std::move(block));
+    if (largest_.size() >= 2 * top_ + 1024) keep_largest();
+  }
+
+  void finish(PeakReport& report) {
+    keep_largest();
+    report.largest = std::move(largest_);
+    report.has_ops = has_ops_;
+    for (auto& [name, sum] : sums_) {
+      const bool is_whole = grouping_.by == GroupBy::memory_class && any_gathered_ && name == "parameter";
+      sum.group.name = is_whole ? "parameter (sharded)" : name;
+      sum.group.evidence.assign(sum.evidence.begin(), sum.evidence.end());
+      std::stable_sort(sum.group.evidence.begin(), sum.group.evidence.end(),
+                       [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+      if (sum.group.evidence.size() > shown_evidence) sum.group.evidence.resize(shown_evidence);
+      report.groups.push_back(std::move(sum.group));
+    }
+    std::stable_sort(report.groups.begin(), report.groups.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
   }
 
  private:
-  const trace::Dictionary& names_;
-  std::map<std::uint32_t, std::pair<std::string, std::string>> known_;
+  static constexpr std::size_t max_evidence = 256, shown_evidence = 5;
+  struct Sum {
+    Group group;
+    std::map<std::string, EvidenceFigure> evidence;
+  };
+
+  void keep_largest() {
+    std::stable_sort(largest_.begin(), largest_.end(),
+                     [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
+    if (largest_.size() > top_) largest_.resize(top_);
+  }
+
+  Grouping grouping_;
+  std::size_t top_;
+  std::map<std::string, Sum> sums_;
+  std::vector<LiveBlock> largest_;
+  bool any_gathered_ = false, has_ops_ = false;
 };
-
-Result<std::vector<LiveBlock>> live_set(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
-                                        const ledger::Attribution& attribution, std::uint64_t event) {
-  const std::vector<std::uint32_t> ordinals = ledger::live_blocks(ledger, ledger.shown_heap, event);
-  Result<std::vector<ledger::BlockDetail>> details = ledger::describe_blocks(file, ledger, ordinals);
-  if (!details) return details.take_error();
-  ScopeNames scopes(file.dictionary());
-  std::vector<LiveBlock> blocks;
-  blocks.reserve(details->size());
-  for (const ledger::BlockDetail& detail : *details) {
-    LiveBlock block;
-    block.detail = detail;
-    block.memory_class = ledger::class_of(*ledger.blocks.find(detail.ordinal));
-    std::tie(block.module, block.op) = scopes.of(detail.scope);
-    if (const auto names = attribution.details.find(detail.ordinal); names != attribution.details.end()) {
-      for (const ledger::BlockName& name : names->second.names) block.names.push_back(name_of(file.dictionary(), name));
-    }
-    blocks.push_back(std::move(block));
-  }
-  return blocks;
-}
-
-std::vector<Group> group(const std::vector<LiveBlock>& blocks, GroupBy by) {
-  std::map<std::string, Group> groups;
-  for (const LiveBlock& block : blocks) {
-    Group& group = groups[group_of(block, by)];
-    group.bytes += block.detail.bytes;
-    ++group.blocks;
-  }
-  std::vector<Group> sorted;
-  for (auto& [name, group] : groups) sorted.push_back({name, group.bytes, group.blocks});
-  std::stable_sort(sorted.begin(), sorted.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
-  return sorted;
-}
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
   const trace::Health& health = file.health();
@@ -131,19 +166,63 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   if (!attribution) return attribution.take_error();
   moment = look();
   if (!moment) return moment.take_error();
-  Result<std::vector<LiveBlock>> blocks = live_set(file, *ledger, *attribution, moment->event);
-  if (!blocks) return blocks.take_error();
+  Collector collector({options.by, options.rules, attribution->python, std::string("(") + why_no_stack(file.dictionary()) + ")"},
+                      std::min<std::size_t>(options.top, ledger->blocks.end()));
+  if (Status status =
+          for_each_live_block(file, *ledger, *attribution, moment->event, [&](LiveBlock&& block) { collector.add(std::move(block)); });
+      !status)
+    return status.take_error();
+  collector.finish(report);
 
   report.peak = std::move(*moment);
   Result<std::optional<DryRun>> dry_run = find_dry_run(file);
   if (!dry_run) return dry_run.take_error();
   if (*dry_run) label_peak(**dry_run, report.peak);
-  report.groups = group(*blocks, options.by);
-  std::stable_sort(blocks->begin(), blocks->end(), [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
-  if (blocks->size() > options.top) blocks->resize(options.top);
-  report.largest = std::move(*blocks);
   return report;
 }
+
+namespace {
+
+constexpr const char* in_no_block = "(in no block: kept by the allocator for later)";
+
+ordered_json optional_text(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
+ordered_json optional_number(const std::optional<std::int64_t>& number) { return number ? ordered_json(*number) : ordered_json(nullptr); }
+
+ordered_json row_json(const Group& group) {
+  ordered_json row = {{"key", group.name}, {"bytes", group.bytes}, {"count", group.blocks}, {"guess_bytes", group.guess_bytes}};
+  row["evidence"] = ordered_json::array();
+  for (const auto& [text, figure] : group.evidence)
+    row["evidence"].push_back({{"evidence", text}, {"bytes", figure.bytes}, {"count", figure.blocks}, {"guess", figure.guess}});
+  return row;
+}
+
+ordered_json block_json(const LiveBlock& block, bool with_category) {
+  const ledger::BlockDetail& detail = block.detail;
+  ordered_json entry = {{"bytes", detail.bytes},
+                        {"class", trace::class_name(block.memory_class)},
+                        {"guess", block.guess},
+                        {"evidence", block.evidence},
+                        {"address", detail.address},
+                        {"birth_event", detail.birth},
+                        {"birth_time_ns", detail.birth_time_ns},
+                        {"phase", trace::phase_name(detail.phase)},
+                        {"module", optional_text(block.module)},
+                        {"op", optional_text(block.op)},
+                        {"slot", optional_text(block.slot)},
+                        {"dtype", optional_text(block.dtype)},
+                        {"stack", optional_text(block.stack)},
+                        {"names", block.names}};
+  entry["death_event"] = detail.death == ledger::no_event ? ordered_json(nullptr) : ordered_json(detail.death);
+  entry["step"] = optional_number(detail.step);
+  entry["microbatch"] = optional_number(block.microbatch);
+  entry["incarnation"] = block.incarnation;
+  entry["region"] = optional_text(block.region);
+  entry["region_slot"] = optional_number(block.region_slot);
+  if (with_category) entry["category"] = block.category;
+  return entry;
+}
+
+}  // namespace
 
 ordered_json peak_report_json(const PeakReport& report) {
   ordered_json json = {{"schema", "liveset.peak/1"}, {"file", report.file}, {"is_peak", report.is_peak}};
@@ -155,24 +234,16 @@ ordered_json peak_report_json(const PeakReport& report) {
   json["out_of_memory"] = out_of_memory_json(report.out_of_memory);
   json["by"] = by_name(report.by);
   json["groups"] = ordered_json::array();
-  for (const Group& group : report.groups)
+  json["rows"] = ordered_json::array();
+  for (const Group& group : report.groups) {
     json["groups"].push_back({{"name", group.name}, {"bytes", group.bytes}, {"blocks", group.blocks}});
-  json["largest"] = ordered_json::array();
-  for (const LiveBlock& block : report.largest) {
-    const ledger::BlockDetail& detail = block.detail;
-    ordered_json entry = {{"bytes", detail.bytes},
-                          {"class", trace::class_name(block.memory_class)},
-                          {"address", detail.address},
-                          {"birth_event", detail.birth},
-                          {"birth_time_ns", detail.birth_time_ns},
-                          {"phase", trace::phase_name(detail.phase)},
-                          {"module", block.module.empty() ? ordered_json(nullptr) : ordered_json(block.module)},
-                          {"op", block.op.empty() ? ordered_json(nullptr) : ordered_json(block.op)},
-                          {"names", block.names}};
-    entry["death_event"] = detail.death == ledger::no_event ? ordered_json(nullptr) : ordered_json(detail.death);
-    entry["step"] = detail.step ? ordered_json(*detail.step) : ordered_json(nullptr);
-    json["largest"].push_back(std::move(entry));
+    json["rows"].push_back(row_json(group));
   }
+  // What no block holds of a larger counter (reserved): so that the rows sum to `bytes`.
+  if (report.peak.bytes > report.peak.allocated_bytes)
+    json["rows"].push_back({{"key", in_no_block}, {"bytes", report.peak.bytes - report.peak.allocated_bytes}, {"count", 0}});
+  json["largest"] = ordered_json::array();
+  for (const LiveBlock& block : report.largest) json["largest"].push_back(block_json(block, report.by == GroupBy::category));
   json["warnings"] = report.warnings;
   return json;
 }
@@ -180,23 +251,32 @@ ordered_json peak_report_json(const PeakReport& report) {
 namespace {
 
 Table groups_table(const PeakReport& report, TableFormat format, const Style& style, std::size_t top) {
-  Table table({{"bytes", true}, {"", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
-  if (format == TableFormat::csv)
-    table = Table({{"bytes", true}, {"percent", true}, {"blocks", true}, {by_name(report.by)}}, format, style);
+  // Only the class of a block is ever guessed; of its module, size or birth the trace knows.
+  const bool shows_guesses =
+      format != TableFormat::csv && report.by == GroupBy::memory_class &&
+      std::any_of(report.groups.begin(), report.groups.end(), [](const Group& group) { return group.guess_bytes != 0; });
+  std::vector<Column> columns = {
+      {"bytes", true}, {format == TableFormat::csv ? "percent" : "", true}, {"blocks", true}, {by_name(report.by)}};
+  if (shows_guesses) columns.push_back({""});
+  Table table(std::move(columns), format, style);
   for (std::size_t i = 0; i < std::min(top, report.groups.size()); ++i) {
     const Group& group = report.groups[i];
-    table.row({Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes), Cell::count(group.blocks),
-               Cell::words(group.name)});
+    std::vector<Cell> cells = {Cell::bytes(group.bytes), Cell::percent(group.bytes, report.peak.allocated_bytes), Cell::count(group.blocks),
+                               Cell::words(group.name)};
+    if (shows_guesses) cells.push_back(Cell::words(guess_note(group.guess_bytes, group.bytes)));
+    table.row(std::move(cells));
   }
   return table;
 }
 
 std::string where(const LiveBlock& block) {
   std::string text = block.module.empty() ? "-" : block.module;
-  if (!block.op.empty()) text += " " + block.op;
+  if (!block.scope_op.empty()) text += " " + block.scope_op;
   if (!block.names.empty()) {
     text += " <- " + block.names.front();
     if (block.names.size() > 1) text += " +" + std::to_string(block.names.size() - 1);
+  } else if (!block.slot.empty()) {  // of a slot that was made again
+    text += " <- " + block.op + "." + block.slot;
   }
   return text;
 }
@@ -234,6 +314,17 @@ std::string peak_text(const PeakReport& report, std::size_t top, const Style& st
     text += "\nThe largest blocks (born: event of the allocation)\n" + largest_table(report, TableFormat::text, style).render();
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";
+}
+
+std::string shortage_text(const PeakReport& report, const Style& style) {
+  constexpr std::size_t shown_modules = 5;
+  std::string text = out_of_memory_text(report.out_of_memory, style) + "\n  what lived then\n" +
+                     classes_table(report.peak, TableFormat::text, style).render() + "\n" +
+                     groups_table(report, TableFormat::text, style, shown_modules).render();
+  if (report.groups.size() > shown_modules) text += "  (" + format_count(report.groups.size() - shown_modules) + " more modules)\n";
+  if (!report.largest.empty()) text += "\n" + largest_table(report, TableFormat::text, style).render();
+  return text + "\nNext: liveset peak " + printable(quoted(report.file), style) + " --at " + std::to_string(report.peak.event) +
+         " --by module\n";
 }
 
 std::string peak_markdown(const PeakReport& report, const Style& style) {

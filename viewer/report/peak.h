@@ -5,23 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "viewer/ledger/details.h"
+#include "viewer/report/live_blocks.h"
+#include "viewer/report/rules.h"
 #include "viewer/report/summary.h"
 
 namespace liveset::report {
 
-enum class GroupBy { memory_class, module, op, phase, step, size };
+enum class GroupBy { memory_class, module, op, dtype, phase, step, size, stack, category };
+
+// Blocks of one group with the same evidence for their class.
+struct EvidenceFigure {
+  std::uint64_t bytes = 0, blocks = 0;
+  bool guess = false;
+};
 
 struct Group {
   std::string name;
-  std::uint64_t bytes = 0, blocks = 0;
-};
-
-struct LiveBlock {
-  ledger::BlockDetail detail;
-  trace::MemoryClass memory_class = trace::MemoryClass::none;
-  std::string module, op;
-  std::vector<std::string> names;  // what states it: values that live in it, or graph slots that retain it
+  std::uint64_t bytes = 0, blocks = 0, guess_bytes = 0;          // guess: of blocks whose class is one
+  std::vector<std::pair<std::string, EvidenceFigure>> evidence;  // the largest few, by bytes, falling
 };
 
 struct PeakReport {
@@ -32,6 +33,7 @@ struct PeakReport {
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   GroupBy by = GroupBy::memory_class;
   std::vector<Group> groups;       // by bytes, falling; they sum to peak.allocated_bytes
+  bool has_ops = false;            // some block was born in an op that the trace names, or is held by a node
   std::vector<LiveBlock> largest;  // by bytes, falling; equal ones in the order of birth
   std::vector<std::string> warnings;
 };
@@ -42,12 +44,15 @@ struct PeakOptions {
   std::uint64_t at = ledger::no_event;  // an event instead of the peak
   GroupBy by = GroupBy::memory_class;
   std::size_t top = 10;
+  Rules rules;  // for GroupBy::category
   ledger::Progress progress;
 };
 
 Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& options);
 nlohmann::ordered_json peak_report_json(const PeakReport& report);
 std::string peak_text(const PeakReport& report, std::size_t top, const Style& style);
+// Of a report by module of the moment at which an allocator had no memory.
+std::string shortage_text(const PeakReport& report, const Style& style);
 std::string peak_markdown(const PeakReport& report, const Style& style);
 std::string peak_csv(const PeakReport& report);
 

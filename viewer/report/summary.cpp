@@ -72,6 +72,8 @@ Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& l
     ++figure.blocks;
     figure.allocated_bytes += bytes;
     figure.classes[static_cast<std::size_t>(ledger::class_of(block))] += bytes;
+    if (block.stated() != trace::MemoryClass::none && ledger::is_guess(block.evidence()))
+      figure.guessed[static_cast<std::size_t>(block.stated())] += bytes;
     figure.unnamed_blocks += !block.named();
     figure.unnamed_bytes += block.named() ? 0 : bytes;
   });

@@ -35,6 +35,7 @@ struct PeakFigure {
   // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below
   // `allocated` (requested), the classes sum to allocated_bytes instead.
   ledger::ClassBytes classes{};
+  ledger::ClassBytes guessed{};  // of each class, what nothing states and no record of lifetimes shows (ledger/evidence.h)
   std::uint64_t blocks = 0;
   std::uint64_t unnamed_blocks = 0, unnamed_bytes = 0;  // no value and no storage statement names them
 };
@@ -122,6 +123,8 @@ std::string summary_markdown(const Summary& summary, const Style& style);
 // Parts that other reports share.
 std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, const Style& style);
 std::string peak_headline(const PeakFigure& peak, const Style& style);
+std::string quoted(const std::string& path);                             // as a shell takes it
+std::string guess_note(std::uint64_t guess_bytes, std::uint64_t bytes);  // "", "guess", "12.3% a guess"
 Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style);
 // One line a problem; empty when the trace is sound.
 std::vector<std::string> health_lines(const Summary& summary, const Style& style);

@@ -138,6 +138,9 @@ ordered_json peak_json(const PeakFigure& peak) {
   json["module"] = optional_text(peak.module);
   json["scope"] = optional_text(peak.scope);
   json["classes"] = classes_json(peak.classes);
+  json["guess"] = ordered_json::object();  // how much of a class is one
+  for (std::size_t i = 1; i < peak.guessed.size(); ++i)
+    if (peak.guessed[i] != 0) json["guess"][std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = peak.guessed[i];
   json["allocated_bytes"] = peak.allocated_bytes;
   json["blocks"] = peak.blocks;
   if (peak.sampled) json["sampled"] = true;

@@ -24,17 +24,6 @@ std::string counted(std::uint64_t count, const std::string& one, const std::stri
   return format_count(count) + " " + (count == 1 ? one : many);
 }
 
-// For a shell.
-std::string quoted(const std::string& path) {
-  const bool plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || c >= 0x80 || std::strchr("/._-+:,=@%", c) != nullptr;
-  });
-  if (plain) return path;
-  std::string text = "'";
-  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = counted(summary.events, "event", "events");
   if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
@@ -159,6 +148,17 @@ std::string peak_bytes(const PeakFigure& peak, const Style& style) {
 
 }  // namespace
 
+// For a shell.
+std::string quoted(const std::string& path) {
+  const bool plain = !path.empty() && std::all_of(path.begin(), path.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 || std::strchr("/._-+:,=@%", c) != nullptr;
+  });
+  if (plain) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 std::vector<std::string> health_lines(const Summary& summary, const Style& style) {
   const trace::Health& health = summary.health;
   std::vector<std::string> lines;
@@ -227,8 +227,11 @@ std::string peak_headline(const PeakFigure& peak, const Style& style) {
   return text;
 }
 
+std::string guess_note(std::uint64_t guess_bytes, std::uint64_t bytes) {
+  return guess_bytes == 0 ? "" : guess_bytes == bytes ? "guess" : format_percent(guess_bytes, bytes) + " a guess";
+}
+
 Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style) {
-  Table table({{"holds"}, {"bytes", true}, {"", true}}, format, style);
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < peak.classes.size(); ++i) {
@@ -237,8 +240,16 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const Style& sty
   }
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
-  for (const auto& [bytes, i] : order)
-    table.row({Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes), Cell::percent(bytes, sum)});
+  const bool shows_guesses = std::any_of(peak.guessed.begin(), peak.guessed.end(), [](std::uint64_t bytes) { return bytes != 0; });
+  std::vector<Column> columns = {{"holds"}, {"bytes", true}, {"", true}};
+  if (shows_guesses) columns.push_back({""});
+  Table table(std::move(columns), format, style);
+  for (const auto& [bytes, i] : order) {
+    std::vector<Cell> cells = {Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes),
+                               Cell::percent(bytes, sum)};
+    if (shows_guesses) cells.push_back(Cell::words(guess_note(peak.guessed[i], bytes)));
+    table.row(std::move(cells));
+  }
   return table;
 }
 

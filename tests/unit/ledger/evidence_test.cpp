@@ -84,7 +84,7 @@ TEST(Evidence, ABackwardsBlocksAreToldApartByItsNodes) {
   job.leave(add);
   job.mark(proto::EVENT_BACKWARD_END);
   job.build();
-  EXPECT_THAT(job.of(0), Pair(MemoryClass::activation_gradient, Evidence::between_nodes));
+  EXPECT_THAT(job.of(0), Pair(MemoryClass::activation_gradient, Evidence::root_gradient));
   EXPECT_THAT(job.of(1), Pair(MemoryClass::temporary, Evidence::in_node));
   EXPECT_THAT(job.of(2), Pair(MemoryClass::activation_gradient, Evidence::between_nodes));
   EXPECT_THAT(job.of(3), Pair(MemoryClass::gradient, Evidence::outlives_backward));

@@ -219,6 +219,58 @@ TEST(LogicalTrace, StoragesThatTheGraphRetains) {
   EXPECT_TRUE(ledger.live_at_end.empty());
 }
 
+// The parts of the names of values: where they were made, which node holds them in which slot, and how often they were made.
+TEST(LogicalTrace, ValuesCarryThePartsOfTheirNames) {
+  TraceMaker t;
+  const auto net = t.scope(0, proto::SCOPE_MODULE, "Net"), region = t.scope(net, proto::SCOPE_REGION, "checkpoint:0");
+  const auto slot = [&](int kind, std::uint64_t address, const std::string& name, std::int64_t index) {
+    Event event = test::event(kind, 0);
+    event.heap = address != 0 ? 1 : 0;
+    event.address = address;
+    event.name = name.empty() ? 0 : t.name(name);
+    event.number = (index + 1) << 8;
+    t.current_scope = region;
+    t.add(event);
+    t.current_scope = 0;
+  };
+  const auto node = [&](const std::string& name) {
+    Event event = test::event(proto::EVENT_GRAPH_NODE, 0);
+    event.name = t.name(name);
+    t.add(event);
+  };
+  t.mark(proto::EVENT_STEP_BEGIN, 0);
+  t.mark(proto::EVENT_MICROBATCH_BEGIN, 1);
+  t.phase = proto::PHASE_FORWARD;
+  t.scope_event(proto::EVENT_SCOPE_BEGIN, net);
+  t.add(test::allocation(0, 0x3000, 128));
+  t.scope_event(proto::EVENT_SCOPE_END, net);
+  t.current_scope = 0;
+  t.phase = proto::PHASE_OTHER;
+  node("AddmmBackward0");
+  t.retain(0x3000, "AddmmBackward0.mat1");
+  node("GeluBackward0");
+  slot(proto::EVENT_VALUE_USE, 0, "GeluBackward0.self", 2);
+  t.mark(proto::EVENT_BACKWARD_BEGIN, 2);
+  for (const std::uint64_t address : {0x6000, 0x7000}) {  // two backwards of one graph: made again twice
+    t.phase = proto::PHASE_RECOMPUTE;
+    t.scope_event(proto::EVENT_SCOPE_BEGIN, region);
+    t.add(test::allocation(0, address, 64));
+    slot(proto::EVENT_VALUE_REMAKE, address, "", 2);
+    t.scope_event(proto::EVENT_SCOPE_END, region);
+    t.current_scope = 0;
+  }
+  const LogicalLedger ledger = t.ledger();
+  ASSERT_EQ(ledger.values.size(), 3U);
+  const LogicalValue &held = ledger.values[0], &first = ledger.values[1], &second = ledger.values[2];
+  EXPECT_EQ(held.module + " " + held.op + " " + held.slot, "Net AddmmBackward0 mat1");
+  EXPECT_EQ(held.microbatch, 1);
+  EXPECT_EQ(held.incarnation, 0U);
+  EXPECT_EQ(first.op + " " + first.slot, "GeluBackward0 self");
+  EXPECT_EQ(first.incarnation, 1U);
+  EXPECT_EQ(second.op + " " + second.slot, "GeluBackward0 self");
+  EXPECT_EQ(second.incarnation, 2U);
+}
+
 // The free of a recomputed block lies in a chunk that cannot be read; its address is another block's by the region's end.
 TEST(LogicalTrace, ABlockWhoseFreeIsMissingIsNotTakenForItsSuccessor) {
   for (const bool successor_lives : {false, true}) {

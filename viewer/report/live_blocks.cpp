@@ -1,0 +1,152 @@
+#include "viewer/report/live_blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "viewer/ledger/classes.h"
+
+namespace liveset::report {
+namespace {
+
+using ledger::BlockDetails;
+using ledger::Evidence;
+using trace::MemoryClass;
+using trace::Phase;
+
+// Name of the innermost scope of kind op.
+std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
+  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
+    if (names.scopes[scope].kind == trace::ScopeKind::op) return std::string(names.string(names.scopes[scope].name));
+  }
+  return "";
+}
+
+std::string name_of(const trace::Dictionary& names, const ledger::BlockName& name) {
+  const std::uint32_t id = name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
+  return std::string(names.string(id));
+}
+
+// A module path at birth costs a walk up the scope tree; live sets repeat few scopes.
+class ScopeNames {
+ public:
+  explicit ScopeNames(const trace::Dictionary& names) : names_(names) {}
+  const std::pair<std::string, std::string>& of(std::uint32_t scope) {
+    const auto found = known_.find(scope);
+    if (found != known_.end()) return found->second;
+    return known_[scope] = {names_.module_path(scope), op_of(names_, scope)};
+  }
+
+ private:
+  const trace::Dictionary& names_;
+  std::map<std::uint32_t, std::pair<std::string, std::string>> known_;
+};
+
+std::string with_name(std::string text, std::string_view name, const char* separator = ": ") {
+  return name.empty() ? text : text.append(separator).append(name);
+}
+
+std::string stated_text(MemoryClass memory_class, std::string_view name) {
+  switch (memory_class) {
+    case MemoryClass::optimizer_state: return with_name("optimizer state", name);
+    case MemoryClass::checkpoint_input: return with_name("checkpoint region input", name);
+    case MemoryClass::rng_state: return with_name("random state kept for a recompute", name);
+    default: return with_name("stated: " + std::string(trace::class_name(memory_class)), name, ", ");
+  }
+}
+
+std::string phase_text(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "born and freed inside one module call";
+    case Phase::loss: return "born and freed between forward and backward";
+    case Phase::optimizer: return "born and freed inside one optimizer step";
+    default: return "born and freed inside one phase";
+  }
+}
+
+std::string evidence_text(const trace::Dictionary& names, const LiveBlock& block, Evidence evidence, const BlockDetails& details) {
+  const std::string_view name = names.string(details.class_name);
+  const std::string node(names.string(details.born_node));
+  const std::string in_node = node.empty() ? "in backward, outside its nodes" : "in node " + node;
+  const std::string region = block.region.empty() ? "a recompute" : block.region;
+  switch (evidence) {
+    case Evidence::none: return "nothing states it";
+    case Evidence::storage: return stated_text(block.memory_class, name);
+    case Evidence::value: return with_name("value", block.names.empty() ? std::string_view() : std::string_view(block.names.front()), " ");
+    case Evidence::graph: return with_name("graph", name);
+    case Evidence::remade: return "remade by " + region;
+    case Evidence::offload: return with_name("offloaded", name);
+    case Evidence::collective: return with_name("collective", name);
+    case Evidence::outlives_recompute: return "made by " + region + ", outlives it";
+    case Evidence::accumulated: return "AccumulateGrad";
+    case Evidence::between_nodes: return "born " + in_node + ", freed in the same backward";
+    case Evidence::root_gradient: return "made at the start of a backward, before its nodes";
+    case Evidence::in_node: return "born and freed " + in_node;
+    case Evidence::in_recompute: return "born and freed inside " + region;
+    case Evidence::in_phase: return phase_text(block.detail.phase);
+    case Evidence::dropped: return "given up by " + region;
+    case Evidence::outlives_backward: return "born " + in_node + ", outlives its backward";
+    case Evidence::unfinished_backward: return "born " + in_node + " of a backward that has no end";
+    case Evidence::lifetime: return "no graph of its step holds it";
+    case Evidence::outside_steps: return "born outside the steps";
+  }
+  return "";
+}
+
+// "AddmmBackward0.mat1" of the node AddmmBackward0 is its slot mat1. Where the walk named no node, what stands before the last dot is
+// it.
+std::pair<std::string, std::string> node_and_slot(const trace::Dictionary& names, const BlockDetails& details) {
+  const std::string slot(names.string(details.graph_slot));
+  std::string node(names.string(details.graph_node));
+  const std::size_t dot = slot.rfind('.');
+  if (node.empty() && dot != std::string::npos) node = slot.substr(0, dot);
+  return {node, dot == std::string::npos ? slot : slot.substr(dot + 1)};
+}
+
+void tell(const trace::Dictionary& names, const BlockDetails& details, LiveBlock& block) {
+  for (const ledger::BlockName& name : details.names) block.names.push_back(name_of(names, name));
+  std::tie(block.op, block.slot) = node_and_slot(names, details);
+  if (block.op.empty()) block.op = names.string(details.born_node);
+  block.dtype = trace::dtype_name(details.dtype);
+  if (details.region < names.scopes.size()) block.region = names.string(names.scopes[details.region].name);
+  if (details.slot >= 0) block.region_slot = details.slot;
+  if (details.microbatch >= 0) block.microbatch = details.microbatch;
+  block.incarnation = details.incarnation;
+  block.is_gathered = details.gathered && block.memory_class == MemoryClass::parameter;
+}
+
+}  // namespace
+
+Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
+                           std::uint64_t event, const std::function<void(LiveBlock&&)>& visit) {
+  constexpr std::size_t at_once = 65536;
+  const std::vector<std::uint32_t> ordinals = ledger::live_blocks(ledger, ledger.shown_heap, event);
+  const trace::Dictionary& names = file.dictionary();
+  const BlockDetails nothing;
+  ScopeNames scopes(names);
+  for (std::size_t first = 0; first < ordinals.size(); first += at_once) {
+    const std::span<const std::uint32_t> some(ordinals.data() + first, std::min(at_once, ordinals.size() - first));
+    Result<std::vector<ledger::BlockDetail>> details = ledger::describe_blocks(file, ledger, some);
+    if (!details) return details.take_error();
+    for (const ledger::BlockDetail& detail : *details) {
+      const ledger::Block& known = *ledger.blocks.find(detail.ordinal);
+      const Evidence evidence = known.stated() == MemoryClass::none ? Evidence::none : known.evidence();
+      LiveBlock block;
+      block.detail = detail;
+      block.memory_class = ledger::class_of(known);
+      block.guess = ledger::is_guess(evidence);
+      std::tie(block.module, block.scope_op) = scopes.of(detail.scope);
+      const auto found = attribution.details.find(detail.ordinal);
+      const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
+      tell(names, more, block);
+      if (!block.scope_op.empty()) block.op = block.scope_op;
+      block.stack = names.stack_text(detail.stack);
+      block.evidence = evidence_text(names, block, evidence, more);
+      visit(std::move(block));
+    }
+  }
+  return Done{};
+}
+
+}  // namespace liveset::report
