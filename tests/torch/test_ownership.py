@@ -1,6 +1,7 @@
 """Who owns every byte of samples/torch_gpt: classes with their evidence, at every event, every peak and every start of a backward."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -129,13 +130,20 @@ class OwnershipTest(TorchTest):
     def test_rules(self):
         run, summary = self.recorded()
         rules = self.folder / "rules.json"
-        rules.write_text('{"rules": [{"category": "attention", "op": "SoftmaxBackward0"}, {"category": "large", "min_bytes": 1048576}]}')
-        peak = run.read("peak", "--rules", str(rules))
-        rows = {row["key"]: row for row in peak["rows"]}
-        self.assertEqual(sum(row["bytes"] for row in peak["rows"]), summary["peak"]["bytes"])
+        readme = (SOURCE / "README.md").read_text()
+        examples = re.findall(r"^```json\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+        rules.write_text(next(example for example in examples if '"rules"' in example))
+        start = summary["steps"][1]["backward_start"]
+        moment = run.read("peak", "--at", str(start["event"]), "--rules", str(rules))
+        rows = {row["key"]: row["bytes"] for row in moment["rows"]}
+        self.assertEqual(sum(rows.values()), start["live_bytes"])
         shape = FACTS["configuration"]
-        scores = 4 * shape["batch"] * shape["heads"] * shape["sequence"] ** 2
-        self.assertEqual(rows["attention"]["bytes"] % scores, 0)
+        # Softmax keeps its result: one matrix of scores a head and layer.
+        self.assertEqual(rows["attention"], shape["layers"] * 4 * shape["batch"] * shape["heads"] * shape["sequence"] ** 2)
+        self.assertEqual(rows["model"], FACTS["modes"]["none"]["backward_start"]["parameter_bytes"])
+        # Each norm keeps, of every row, mean and reciprocal deviation; what it normalises is made elsewhere, but for what dropout is not.
+        rows_of_norms = 2 * shape["layers"] * shape["batch"] * shape["sequence"]
+        self.assertGreaterEqual(rows["normalisation"], rows_of_norms * 2 * 4)
         self.assertIn("large", rows)
 
 

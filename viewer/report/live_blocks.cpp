@@ -125,6 +125,7 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
   const trace::Dictionary& names = file.dictionary();
   const BlockDetails nothing;
   ScopeNames scopes(names);
+  std::map<std::uint32_t, std::string> stacks;
   for (std::size_t first = 0; first < ordinals.size(); first += at_once) {
     const std::span<const std::uint32_t> some(ordinals.data() + first, std::min(at_once, ordinals.size() - first));
     Result<std::vector<ledger::BlockDetail>> details = ledger::describe_blocks(file, ledger, some);
@@ -141,7 +142,10 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
       const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
       tell(names, more, block);
       if (!block.scope_op.empty()) block.op = block.scope_op;
-      block.stack = names.stack_text(detail.stack);
+      if (detail.stack != 0) {
+        const auto known_stack = stacks.find(detail.stack);
+        block.stack = known_stack != stacks.end() ? known_stack->second : stacks[detail.stack] = names.stack_text(detail.stack);
+      }
       block.evidence = evidence_text(names, block, evidence, more);
       visit(std::move(block));
     }
