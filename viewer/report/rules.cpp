@@ -140,11 +140,24 @@ bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+namespace {
+
+// Several nodes may retain a block: the rule speaks of any of them. Names of slots are "SoftmaxBackward0.result".
+bool fits_a_node(std::string_view pattern, const LiveBlock& block) {
+  return matches(pattern, block.op) || std::any_of(block.names.begin(), block.names.end(), [&](const std::string& name) {
+           const std::size_t dot = name.rfind('.');
+           return dot != std::string::npos && matches(pattern, std::string_view(name).substr(0, dot));
+         });
+}
+
+}  // namespace
+
 std::string category_of(const Rules& rules, const LiveBlock& block) {
   const std::string_view texts[Rule::fields] = {block.module, block.op, block.stack, trace::class_name(block.memory_class), block.dtype};
   for (const Rule& rule : rules) {
     bool fits = block.detail.bytes >= rule.min_bytes && block.detail.bytes <= rule.max_bytes;
-    for (std::size_t i = 0; fits && i < Rule::fields; ++i) fits = !rule.has_pattern[i] || matches(rule.patterns[i], texts[i]);
+    for (std::size_t i = 0; fits && i < Rule::fields; ++i)
+      fits = !rule.has_pattern[i] || (i == Rule::op ? fits_a_node(rule.patterns[i], block) : matches(rule.patterns[i], texts[i]));
     if (fits) return rule.category;
   }
   return "(no category)";

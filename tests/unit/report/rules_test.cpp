@@ -67,6 +67,16 @@ TEST(Rules, TheFirstThatFitsWins) {
   EXPECT_EQ(category_of(*rules, parameter), "(no category)");
 }
 
+TEST(Rules, ANodeIsAnyOfThoseThatRetainTheBlock) {
+  const Result<Rules> rules = parse_rules(R"({"rules": [{"category": "attention", "op": "Softmax*"}]})", "my.json");
+  ASSERT_TRUE(rules);
+  LiveBlock made = block(1, "", "BmmBackward0");
+  made.names = {"BmmBackward0.self"};
+  EXPECT_EQ(category_of(*rules, made), "(no category)");
+  made.names.push_back("SoftmaxBackward0.result");
+  EXPECT_EQ(category_of(*rules, made), "attention");
+}
+
 // A block without frames fits no pattern of a stack but one that fits nothing, too.
 TEST(Rules, AStackIsMatchedByItsText) {
   const Result<Rules> rules = parse_rules(R"({"rules": [{"category": "flash", "stack": "*flash*"}]})", "my.json");
