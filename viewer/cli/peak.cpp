@@ -30,10 +30,7 @@ std::uint64_t parse_number(const std::string& option, const std::string& text) {
   return number;
 }
 
-bool no_ops(const report::PeakReport& report) {
-  return report.by == report::GroupBy::op && !report.has_ops &&
-         std::all_of(report.groups.begin(), report.groups.end(), [](const report::Group& group) { return group.name == "(no op)"; });
-}
+bool no_ops(const report::PeakReport& report) { return report.by == report::GroupBy::op && !report.has_ops && !report.is_empty; }
 
 Status run(Options& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range_text());
