@@ -117,6 +117,25 @@ class RanksTest(TorchTest):
         self.assertGreaterEqual(checks["overlap"]["coverage"]["reductions_of_known_gradients"], 6)
 
 
+    def test_a_failing_operation_fails_as_it_would(self):
+        path = self.folder / "fails.py"
+        path.write_text("""
+import sys
+import torch
+import torch.distributed as dist
+
+class Plain(dist.ProcessGroup):
+    pass
+
+torch.ones(1)
+(Plain if sys.argv[1] == "subclass" else dist.ProcessGroup)(0, 1).allreduce([torch.ones(2)])
+""")
+        for kind in ("subclass", "group"):
+            run, plain = self.record(path, kind, name=kind), self.plain([sys.executable, path, kind])
+            self.assertEqual((run.status, run.stdout, run.stderr), (plain.status, plain.stdout, plain.stderr))
+            self.assertIn("No backend type associated", run.stderr)
+            self.assertEqual([event["name"] for event in run.read("dump")["events"] if event["kind"] == "collective"], ["all_reduce"])
+
     def test_sharded_parameters(self):
         checks = self.two_ranks("sharded")
         self.assert_silent(checks)

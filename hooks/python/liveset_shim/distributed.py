@@ -7,6 +7,7 @@ has settled which these are.
 """
 import json
 import sys
+import types
 import weakref
 
 from .checkpoints import for_each_tensor
@@ -62,7 +63,7 @@ class Distributed:
         context = self.context
         text = context.text(name)
 
-        def collective(group, *arguments, **keywords):
+        def before(group, *arguments, **keywords):
             try:
                 if not context.tracing():
                     with context.quiet():
@@ -70,13 +71,20 @@ class Distributed:
                                         lambda tensor: self._state(tensor, text))
             except Exception as error:
                 context.failed(error)
+
+        around = context.around(before, original, nothing)
+        if type(around) is types.BuiltinFunctionType:
+            # Bound to the group as pybind11's own methods are, and for pybind11 one of them.
+            return type(self.group.__dict__[method])(around)
+
+        def collective(group, *arguments, **keywords):
+            before(group, *arguments, **keywords)
             return original(group, *arguments, **keywords)
 
         # For a Python subclass that leaves the method as it is, pybind11 takes this for an override, unless the function that calls the C++
         # method has the method's name: then it goes on in C++ and does not come back here.
         collective.__code__ = collective.__code__.replace(co_name=method)
         collective.__name__ = method
-        collective.__doc__ = getattr(original, "__doc__", None)
         return collective
 
     def _state(self, tensor, text):
@@ -152,6 +160,10 @@ class Distributed:
             if name is not None:
                 part.append(name)
                 length += len(name) + 4
+
+
+def nothing(token, raised, result):
+    """After it there is nothing to say."""
 
 
 def names_by_index(model):
