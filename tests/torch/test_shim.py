@@ -5,6 +5,7 @@ import signal
 import sys
 import types
 import unittest
+import unittest.mock
 import weakref
 
 import torch
@@ -28,7 +29,7 @@ class ShimTest(unittest.TestCase):
 
     def install(self, readable=True):
         context = self.shim.Context(torch, self.recorder.functions())
-        context.saved_tensors_readable = readable
+        context.saved_tensors_readable = readable and context.saved_tensors_readable
         self.shim.install_parts(context)
 
     def test_numbers_are_those_of_the_trace_format(self):
@@ -148,6 +149,41 @@ class ShimTest(unittest.TestCase):
                 self.assertEqual(unpacked, direct)
                 self.assertEqual((calls, calls_unpacked), (1 + checkpointed, 1 + checkpointed))
 
+    def test_what_a_torch_lacks_is_named_once_and_the_rest_is_recorded(self):
+        def run():
+            net = small_net()
+            net(checkpoint(torch.nn.Tanh(), torch.ones(5, 8, requires_grad=True), use_reentrant=False)).sum().backward()
+
+        module = sys.modules["torch.utils.checkpoint"]
+        for lacking, named in (((), []), ((module, "CheckpointFunction"), ["reentrant checkpoint regions"]),
+                               ((sys.modules["torch.optim.optimizer"], "register_optimizer_step_pre_hook"), ["ends of steps, optimizer states"]),
+                               ((torch.autograd, "_make_grads"), ["the first gradient of a backward as part of it"])):
+            with self.subTest(lacking=lacking[1:]):
+                self.setUp()
+                kept = getattr(*lacking) if lacking else None
+                said = []
+                try:
+                    if lacking:
+                        delattr(*lacking)
+                    with unittest.mock.patch("os.write", lambda stream, line: said.append((stream, line.decode()))):
+                        self.install()
+                finally:
+                    if lacking:
+                        setattr(*lacking, kept)
+                ours = [line for stream, line in said if stream == 2]
+                packed = not hasattr(torch._C._autograd.SavedTensor, "data")  # torch before 2.14
+                self.assertEqual(len(ours), len(named) + packed, ours)
+                (_, _, _, cannot_see), = self.recorder.of("source")
+                for name in named:
+                    self.assertEqual([name in line for line in ours].count(True), 1)
+                    self.assertIn(name, cannot_see)
+                try:
+                    run()
+                finally:
+                    self.shim.uninstall()
+                self.assertEqual(self.recorder.failures, [])
+                self.assertTrue(self.recorder.of("retain"))
+
     def test_nodes_that_hooks_packed_are_known_as_long_as_they_live(self):
         """torch before 2.14: what is remembered of saved-tensor hooks goes with the graphs, and is found fast while it is there."""
         self.install(readable=False)
@@ -196,7 +232,7 @@ class ShimTest(unittest.TestCase):
 
     def test_models_that_come_and_go_are_forgotten(self):
         self.install()
-        scopes = self.shim._installed[0]
+        scopes = next(part for part in self.shim._installed if hasattr(part, "roots"))
         outer = nn.Sequential(nn.Linear(8, 8))
         outer(torch.ones(2, 8))
 
@@ -239,7 +275,7 @@ class ShimTest(unittest.TestCase):
         from torch.utils import checkpoint as checkpoint_module
         frame, hook = checkpoint_module._CheckpointFrame, checkpoint_module._checkpoint_hook
         owned = lambda: (dict(vars(frame)), dict(vars(hook)), torch.autograd.Variable._execution_engine, torch.autograd._make_grads,
-                         dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks), module._has_any_global_hook,
+                         dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks), getattr(module, "_has_any_global_hook", None),
                          dict(torch.optim.Optimizer.__module__ and sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks))
         before = owned()
         self.install()

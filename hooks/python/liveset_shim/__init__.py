@@ -1,12 +1,13 @@
 """Tells the recorder what a PyTorch job is doing: module scopes, steps, phases, what autograd retains.
 
 Loaded from its file into the job's interpreter by the preloaded library; `native` are the recorder's functions. Rules:
-nothing of ours raises in the job, writes to its streams, or keeps its tensors or modules alive; nothing is pushed on
-autograd's hook stack; the training script is not edited.
+nothing of ours raises in the job, writes to its streams (but for what this torch lacks, a line each, once), or keeps its tensors
+or modules alive; nothing is pushed on autograd's hook stack; the training script is not edited.
 """
+import importlib
 import os
 
-from . import checkpoints, distributed, ending, engine, fingerprint, holders, modules, optimizers, reentrant, replay, sharded, statistics
+from . import checkpoints, distributed, ending, engine, fingerprint, holders, missing, modules, optimizers, reentrant, replay, sharded, statistics
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -28,6 +29,11 @@ def install(torch, native):
 
 def install_parts(context):
     global _installed
+    try:
+        importlib.import_module(checkpoints.MODULE)  # torch before 2.9 leaves that to the job; its first region may come before a backward
+    except Exception as error:
+        context.failed(error)
+    lacks = missing.points(context)
     scopes = modules.Modules(context)
     rate = float(os.environ.get(replay.VARIABLE) or 0)
     checked = [replay.Replay(context, scopes, rate)] if rate > 0 else []  # before the hooks of regions: it imports what they look for
@@ -46,9 +52,8 @@ def install_parts(context):
     except BaseException:
         uninstall()
         raise
-    cannot_see = CANNOT_SEE
-    if not context.saved_tensors_readable:
-        cannot_see += "; what saved-tensor hooks packed (torch before 2.14 cannot show it without running them)"
+    missing.say(context, lacks)
+    cannot_see = "; ".join([CANNOT_SEE, *lacks])
     before = context.reports_before()
     if before:
         cannot_see += f"; what came before the main thread let the hooks in ({before:,} of torch's allocations and frees)"

@@ -265,7 +265,7 @@ class Checkpoints:
             for_each_tensor(context.Tensor, getattr(argument, "data", argument), say_input)
         saver = saver_of(frame)
         if saver is not None:
-            for tensor in read_node(saver):
+            for tensor in read_node(saver)[1:]:
                 say_input(tensor)
             for_each_tensor(context.Tensor, kept_by(saver), say_input)
         held = closure_of(original_of(frame.recompute_fn))

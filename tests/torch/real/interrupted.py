@@ -8,6 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 job.start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore it
 model = job.Net(checkpointed=True)
 optimizer = torch.optim.AdamW(model.parameters())
 results = [job.train(model, optimizer, steps=1)]
@@ -34,6 +35,7 @@ except KeyboardInterrupt:
     if where == "uncaught":
         raise
     results.append("interrupted")
+assert results[-1] == "interrupted"
 model.zero_grad()
 results.append(job.train(model, optimizer, steps=2))
 job.finish(model, results=results)
