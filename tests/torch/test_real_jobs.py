@@ -127,6 +127,44 @@ class RealJobs(TorchTest):
                 self.assertEqual([moment["classes"]["unattributed"] for moment in moments], [0] * len(moments))
 
 
+class OffloadTest(TorchTest):
+    """Where the slots of offload.py are: 11 of each block (66 in three steps of two), as the graph walk says."""
+
+    def statements(self, where):
+        run = self.record_command([sys.executable, REAL / "offload.py", where])
+        self.assertEqual(run.status, 0, run.stderr)
+        return [event for event in run.read("dump")["events"] if event["kind"] == "offload"]
+
+    def test_save_on_cpu_keeps_copies_in_memory(self):
+        found = self.statements("cpu")
+        self.assertEqual(len(found), 66)
+        self.assertEqual({event["heap"] for event in found}, {"cpu"})
+        self.assertTrue(all(event["bytes"] > 0 for event in found))
+
+    def test_files_are_no_memory(self):
+        found = self.statements("disk")
+        self.assertEqual(len(found), 66)
+        self.assertEqual({(event["heap"], event["bytes"]) for event in found}, {("", 0)})
+
+
+class DryRuns(DryRunTest):
+    """Jobs that need a device."""
+
+    def check(self, *command):
+        run = self.dry_run(REAL / command[0], *command[1:])
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        return self.assert_sound(run)
+
+    def test_a_recompute_on_a_side_stream(self):
+        device = self.check("side_stream.py")["counters"]["cuda:0"]
+        # Blocks that were given back while the other stream may still use them: record_stream holds them.
+        self.assertGreater(device["active"]["final"], device["allocated"]["final"])
+
+    def test_offload_from_a_device(self):
+        summary = self.check("offload.py", "cpu", "cuda")
+        self.assertEqual(len(summary["steps"]), 3)
+
+
 def add(row):
     name = "test_" + re.sub(r"\W+", "_", row.command.replace(".py", ""))
     setattr(RealJobs, name, lambda self: self.check(row))
@@ -134,6 +172,22 @@ def add(row):
 
 for row in ROWS:
     add(row)
+
+
+# What can be asked of a run beside the record, all at once.
+OPTIONS = ("--stacks", "--check-replay", "--fingerprint", "--who-holds")
+WITH_OPTIONS = ("autocast.py", "grad_scaler.py", "accumulation.py", "own_hooks.py", "in_place.py", "region_error.py", "functional.py",
+                "compiled.py aot_eager", "interrupted.py recompute", "trainer.py checkpoint reentrant", "lightning_job.py")
+
+
+def add_with_options(row):
+    name = "test_all_options_" + re.sub(r"\W+", "_", row.command.replace(".py", ""))
+    setattr(RealJobs, name, lambda self: self.check(row, OPTIONS))
+
+
+for row in ROWS:
+    if row.command in WITH_OPTIONS:
+        add_with_options(row)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,14 @@ class Graph:
 
 
 def without_tensor(data):
-    """Whether what a hook packed is surely no memory of torch: a path, a key, or a few of them."""
+    """Whether what a hook packed is surely no memory of torch: a path, a key, a few of them, or an object that has only such (the
+    file of PyTorch's own tutorial)."""
     if isinstance(data, (list, tuple)):
         return all(without_tensor(inner) for inner in data)
-    return isinstance(data, OUT_OF_MEMORY)
+    if isinstance(data, OUT_OF_MEMORY):
+        return True
+    try:
+        fields = object.__getattribute__(data, "__dict__")  # runs nothing of the job's
+    except AttributeError:
+        return False
+    return type(fields) is dict and bool(fields) and all(isinstance(inner, OUT_OF_MEMORY) for inner in fields.values())
