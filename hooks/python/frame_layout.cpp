@@ -92,10 +92,13 @@ class Attribute {
 bool same_frame(Object* frame, const Place& place) {
   const Attribute code(frame, "f_code"), instruction(frame, "f_lasti"), line(frame, "f_lineno");
   const Attribute name(code.get(), "co_name"), file(code.get(), "co_filename");
-  std::uint64_t name_here = 0, file_here = 0;
+  std::uint64_t name_here = 0, file_here = 0, type = 0;
+  constexpr std::uint64_t object_type = 8;  // behind the count of references, since Python 2
   const CarefulReader read;
-  return code.is(place.code) && instruction.number() == place.unit * 2 && read(place.code + verified_layout->code_name, name_here) &&
-         read(place.code + verified_layout->code_file, file_here) && name.is(name_here) && file.is(file_here) &&
+  return code.is(place.code) && read(place.code + object_type, type) &&
+         type == reinterpret_cast<std::uint64_t>(verified_functions->code_type) && instruction.number() == place.unit * 2 &&
+         read(place.code + verified_layout->code_name, name_here) && read(place.code + verified_layout->code_file, file_here) &&
+         name.is(name_here) && file.is(file_here) &&
          line.number() == verified_functions->line(code.get(), static_cast<int>(place.unit * 2));
 }
 
