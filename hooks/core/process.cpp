@@ -93,8 +93,10 @@ void Process::start() {
   ring_bytes = number_from("LIVESET_RING_BYTES", ring_bytes);
   ring_total = number_from("LIVESET_RING_TOTAL", ring_total);
   const char* stacks = std::getenv("LIVESET_STACKS");
-  wants_stacks = stacks != nullptr && std::strcmp(stacks, "python") == 0;
-  if (wants_stacks) region_bytes_ = region_bytes_with_stacks;
+  const bool both = stacks != nullptr && std::strcmp(stacks, "both") == 0;
+  python_stacks = both || (stacks != nullptr && std::strcmp(stacks, "python") == 0);
+  native_stacks = both || (stacks != nullptr && std::strcmp(stacks, "native") == 0);
+  if (python_stacks || native_stacks) region_bytes_ = region_bytes_with_stacks;
   pid_ = getpid();
   __register_atfork(nullptr, nullptr, &after_fork_in_child, nullptr);
   first_flag_.store(flag_wanted, std::memory_order_relaxed);

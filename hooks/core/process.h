@@ -19,7 +19,8 @@ inline constexpr std::uint32_t flag_off = 0, flag_wanted = 1, flag_on = 2;
 class Process {
  public:
   // Reads the environment: LIVESET_SOCKET (path of the collector's socket; absent: off), LIVESET_ON_FULL (wait or drop),
-  // LIVESET_RING_BYTES, LIVESET_RING_TOTAL (numbers), LIVESET_STACKS (python: blocks get their stacks). Called before anything else, once.
+  // LIVESET_RING_BYTES, LIVESET_RING_TOTAL (numbers), LIVESET_STACKS (python, native or both: blocks get their stacks). Called before
+  // anything else, once.
   void start();
 
   std::uint32_t flag() const { return flag_.load(std::memory_order_acquire)->load(std::memory_order_acquire); }
@@ -50,7 +51,7 @@ class Process {
   Dictionary dictionary;
   channel::ClockKind clock = channel::ClockKind::unknown;
   bool wait_when_full = true;
-  bool wants_stacks = false;
+  bool python_stacks = false, native_stacks = false;
   std::uint64_t ring_bytes = 4U << 20, ring_total = 256U << 20;
 
  private:

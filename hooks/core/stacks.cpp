@@ -29,7 +29,13 @@ StackCache* own_stack_cache() {
 
 std::uint32_t intern_frame(std::uint32_t function, std::uint32_t file, std::uint32_t line) {
   if (!recording()) return 0;
-  const channel::FrameEntry entry{function, file, line};
+  const channel::FrameEntry entry{function, file, line, 0, 0};
+  return process.dictionary.intern(EntryType::frame, &entry, sizeof entry);
+}
+
+std::uint32_t intern_native_frame(std::uint32_t file, std::uint32_t build_id, std::uint64_t offset) {
+  if (!recording()) return 0;
+  const channel::FrameEntry entry{0, file, 0, build_id, offset};
   return process.dictionary.intern(EntryType::frame, &entry, sizeof entry);
 }
 

@@ -27,6 +27,8 @@ std::uint32_t busy_stack_caches();
 
 // 0: the dictionary is full, which was counted. At most 65,535 frames and 524,288 stacks.
 std::uint32_t intern_frame(std::uint32_t function, std::uint32_t file, std::uint32_t line);
+// Of native code: its name is found after the run.
+std::uint32_t intern_native_frame(std::uint32_t file, std::uint32_t build_id, std::uint64_t offset);
 std::uint32_t intern_stack(std::uint32_t parent, std::uint32_t frame);
 // A stack that says why there is none. `slot` keeps its id: static, 0 at first.
 std::uint32_t intern_reason(std::uint32_t& slot, const char* why);

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "hooks/core/native_stack.h"
 #include "hooks/core/process.h"
 #include "hooks/core/recorder.h"
 #include "hooks/core/stacks.h"
@@ -209,6 +210,14 @@ std::uint32_t python_stack() {
   return count != 0 ? intern(busy.cache, generation, root, places, count) : stack_of(no_python);
 }
 
+// Native frames in the middle of which Python ran stand below it: down to the interpreter's own.
+std::uint32_t both_stacks() {
+  const std::uint32_t python = python_stack();
+  return python != 0 ? core::native_stack(python, reinterpret_cast<std::uint64_t>(functions.version)) : 0;
+}
+
+std::uint32_t native_stack() { return core::native_stack(0, 0); }
+
 void declare(const char* version, const char* covers, const char* cannot_see) {
   core::declare_source("stacks", version, covers, cannot_see);
 }
@@ -216,11 +225,21 @@ void declare(const char* version, const char* covers, const char* cannot_see) {
 }  // namespace
 
 void start_frames() {
-  if (core::process.wants_stacks) core::stack_source = python_stack;
+  if (core::process.native_stacks) {
+    core::stack_source = core::process.python_stacks ? both_stacks : native_stack;
+  } else if (core::process.python_stacks) {
+    core::stack_source = python_stack;
+  }
 }
 
 void find_frames(const CPython& py, const char* own_folder) {
   if (core::stack_source == nullptr || decided) return;
+  if (!core::process.python_stacks) {
+    declare("", "the native stack of each block at its allocation and at its free, 64 frames deep",
+            "Python's frames; names of functions that their files do not hold");
+    __atomic_store_n(&decided, true, __ATOMIC_RELEASE);
+    return;
+  }
   if (std::strlen(own_folder) < sizeof own_files - 1) {
     std::strcpy(own_files, own_folder);
     if (own_files[0] != '\0') std::strcat(own_files, "/");
@@ -239,8 +258,12 @@ void find_frames(const CPython& py, const char* own_folder) {
     auto* slot = reinterpret_cast<void (**)(Object*)>(type + 48);
     deallocate_code = *slot;
     __atomic_store_n(slot, &forget_and_deallocate, __ATOMIC_RELEASE);
-    declare(short_version, "the Python stack of each block at its allocation and at its free, 128 frames deep",
-            "native frames; threads that run no Python (autograd's own of a device); what came before the Python hooks");
+    const bool native = core::process.native_stacks;
+    declare(short_version,
+            native ? "the Python stack of each block at its allocation and at its free, 128 frames deep, and the native frames below it"
+                   : "the Python stack of each block at its allocation and at its free, 128 frames deep",
+            native ? "threads that run no Python have native frames only; what came before the Python hooks"
+                   : "native frames; threads that run no Python (autograd's own of a device); what came before the Python hooks");
     __atomic_store_n(&ready, true, __ATOMIC_RELEASE);
   } else {
     declare(short_version, "nothing", why);

@@ -13,7 +13,7 @@
 
 namespace liveset::channel {
 
-inline constexpr std::uint32_t layout_version = 3;
+inline constexpr std::uint32_t layout_version = 4;
 inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
 inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
@@ -169,6 +169,8 @@ struct ValueEntry {
 };
 struct FrameEntry {
   std::uint32_t function, file, line;
+  std::uint32_t build_id;  // native code: string, and the place in the file
+  std::uint64_t offset;
 };
 struct StackEntry {
   std::uint32_t parent, frame;

@@ -251,7 +251,7 @@ bool Recording::define(const channel::EntryHeader& header, const char* payload) 
     case EntryType::frame: {
       channel::FrameEntry entry;
       if (!read_payload(header, payload, &entry)) return false;
-      writer_->define_frame(header.id, entry.function, entry.file, entry.line);
+      writer_->define_frame(header.id, {entry.function, entry.file, entry.line, entry.build_id, entry.offset});
       return true;
     }
     case EntryType::stack: {

@@ -330,13 +330,15 @@ void TraceWriter::define_value(std::uint32_t id, std::uint32_t name, std::uint32
   state_->add_dictionary_bytes(0);
 }
 
-void TraceWriter::define_frame(std::uint32_t id, std::uint32_t function, std::uint32_t file, std::uint32_t line) {
+void TraceWriter::define_frame(std::uint32_t id, const Frame& frame) {
   if (state_->stopped()) return;
   proto::Frame& entry = *state_->dictionary.add_frame();
   entry.set_id(id);
-  entry.set_function(function);
-  entry.set_file(file);
-  entry.set_line(line);
+  entry.set_function(frame.function);
+  entry.set_file(frame.file);
+  entry.set_line(frame.line);
+  entry.set_build_id(frame.build_id);
+  entry.set_offset(frame.offset);
   state_->add_dictionary_bytes(0);
 }
 

@@ -44,6 +44,11 @@ struct Event {
   bool completes_later = false;  // FREE_REQUESTED: a FREE_COMPLETED for the block will follow
 };
 
+struct Frame {
+  std::uint32_t function = 0, file = 0, line = 0, build_id = 0;
+  std::uint64_t offset = 0;
+};
+
 class TraceWriter {
  public:
   // Creates `path` (fails if it cannot) and writes the header packet. On failure returns null and sets `error`.
@@ -59,7 +64,7 @@ class TraceWriter {
   void define_heap(std::uint32_t id, std::uint32_t name, std::uint32_t device_type, std::int32_t device_index, std::uint32_t source);
   void define_thread(std::uint32_t id, std::int64_t tid, std::string_view name);
   void define_value(std::uint32_t id, std::uint32_t name, std::uint32_t group, std::int64_t layer);
-  void define_frame(std::uint32_t id, std::uint32_t function, std::uint32_t file, std::uint32_t line);
+  void define_frame(std::uint32_t id, const Frame& frame);
   void define_stack(std::uint32_t id, std::uint32_t parent, std::uint32_t frame);
   void define_source(std::uint32_t id, std::string_view name, std::string_view version, std::string_view covers,
                      std::string_view cannot_see);

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-from support import JOBS, LIVESET, DryRunTest, Run, TorchTest
+from support import JOBS, LIVESET, SOURCE, DryRunTest, Run, TorchTest
 
 
 def blocks(run, trace=None):
@@ -272,9 +272,9 @@ for number, name in enumerate(names):
         self.assertEqual({frames[number][0]["line"] for number in range(6)}, {6})
 
     def test_an_unknown_kind_is_refused(self):
-        done = subprocess.run([LIVESET, "run", "--stacks=both", "--", "true"], capture_output=True, text=True)
+        done = subprocess.run([LIVESET, "run", "--stacks=all", "--", "true"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("both", done.stderr)
+        self.assertIn("all", done.stderr)
 
 
 def pythons():
@@ -332,6 +332,89 @@ sorts.wait()
             trace = run.trace.read_bytes()
             self.assertIn(b"the interpreter was ending", trace)
             self.assertNotIn(b"liveset.python_error", trace)
+
+
+PROGRAM = """
+#include <liveset.hpp>
+extern "C" {
+__attribute__((noinline, noclone)) void innermost(liveset::Heap& heap, char* at) { heap.allocated(at, 4096); asm volatile(""); }
+__attribute__((noinline, noclone)) void inner(liveset::Heap& heap, char* at) { innermost(heap, at); asm volatile(""); }
+__attribute__((noinline, noclone)) void outer(liveset::Heap& heap, char* at) { inner(heap, at); asm volatile(""); }
+__attribute__((noinline, noclone)) void give_back(liveset::Heap& heap, char* at) { heap.freeing(at); asm volatile(""); }
+}
+int main() {
+  static char memory[8192];
+  liveset::Heap heap{"cpu/test"};
+  outer(heap, memory);
+  inner(heap, memory + 4096);
+  give_back(heap, memory);
+}
+"""
+
+
+@unittest.skipUnless(shutil.which("g++") and shutil.which("strip"), "there is no g++ or strip")
+class Native(StackTest):
+    def build(self, *options):
+        (self.folder / "job.cpp").write_text(PROGRAM)
+        subprocess.run(["g++", "-std=c++20", "-O1", "-Wl,--build-id", *options, "-I", SOURCE / "hooks/api", "-o", "job", "job.cpp",
+                        "-Wl,--no-as-needed", "-lgcc_s"],
+                       cwd=self.folder, check=True)
+
+    def record_program(self):
+        trace = self.folder / "run.liveset"
+        subprocess.run([LIVESET, "run", "-q", "--stacks=native", "-o", trace, "--", "./job"], cwd=self.folder, check=True)
+        return Run(subprocess.CompletedProcess([], 0, "", ""), trace)
+
+    def own_functions(self, run):
+        """For each block event, the functions of the program's frames."""
+        return [[frame["function"] for frame in event["frames"] if frame["file"].endswith("/job")] for event in blocks(run)]
+
+    def test_functions_are_named_after_the_run_by_the_file_that_ran(self):
+        self.build()
+        run = self.record_program()
+        named = [["innermost", "inner", "outer", "main", "_start"], ["innermost", "inner", "main", "_start"], ["give_back", "main", "_start"]]
+        self.assertEqual(self.own_functions(run), named)
+        for event in blocks(run):
+            self.assertTrue(all(frame["offset"] > 0 and frame["line"] is None for frame in event["frames"]))
+        # The same file without its table: places, no names.
+        subprocess.run(["strip", "job"], cwd=self.folder, check=True)
+        self.assertEqual(self.own_functions(run), [[None] * len(functions) for functions in named])
+        # Another file in its place is not asked.
+        self.build("-DOTHER=1", "-O2", "-fno-omit-frame-pointer")
+        self.assertEqual(self.own_functions(run), [[None] * len(functions) for functions in named])
+        (self.folder / "job").unlink()
+        self.assertEqual(self.own_functions(run), [[None] * len(functions) for functions in named])
+
+    def test_pytorch_has_native_frames_below_those_of_python(self):
+        script = """
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+def make():
+    return torch.empty(777_216, dtype=torch.uint8)
+make()
+"""
+        both = self.record_stacks(script, options=("--stacks=both",))
+        self.assert_sound(both)
+        made = next(event for event in blocks(both) if event.get("bytes") == 777_216)
+        native = [frame for frame in made["frames"] if "offset" in frame]
+        self.assertEqual(made["frames"][:len(native)], native)
+        self.assertEqual(places(made["frames"][len(native):]), [["make", 6], ["<module>", 7]])
+        self.assertTrue(native[0]["file"].endswith("libc10.so"), native)
+        functions = [frame["function"] or "" for frame in native]
+        self.assertTrue(any(function.startswith("at::detail::empty_cpu") for function in functions), functions)
+        self.assertFalse(any("_PyEval_EvalFrameDefault" in function for function in functions), functions)
+
+    def test_a_backward_without_python_has_native_frames(self):
+        run = self.record_stacks("""
+import torch
+w = torch.ones(64, 64, requires_grad=True)
+(w @ w).sum().backward()
+""", options=("--stacks=native",))
+        self.assert_sound(run)
+        backward = [event for event in blocks(run) if event["phase"] == "backward" and event["kind"] == "alloc"]
+        self.assertTrue(backward)
+        self.assertTrue(any("torch::autograd" in (frame["function"] or "") for event in backward for frame in event["frames"]))
 
 
 class DryRun(DryRunTest):

@@ -63,6 +63,7 @@ Status run(const ReadOptions& options, Context& context) {
   if (!spec) return spec.take_error();
   Result<trace::TraceFile> file = trace::TraceFile::open(options.trace);
   if (!file) return file.take_error();
+  file->name_native_frames();
   Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
   if (!range) return range.take_error();
   Status status = context.format == Format::json ? print_json(*file, *range) : print_table(*file, *range, context);

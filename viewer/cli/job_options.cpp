@@ -40,8 +40,9 @@ std::string checked_rate(const std::string& text) {
 }
 
 std::string checked_stacks(const std::string& text) {
-  if (!text.empty() && text != "python") throw CLI::ValidationError("--stacks", "'" + text + "' is not known: there are stacks of python");
-  return "python";
+  if (text.empty() || text == "python") return "python";
+  if (text != "native" && text != "both") throw CLI::ValidationError("--stacks", "'" + text + "' is none of python, native and both");
+  return text;
 }
 
 }  // namespace
@@ -73,10 +74,12 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
       "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
       [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps("--who-holds", text, "10")); })
       ->option_text("[=N]");
-  add_flag_with_value(command, "--stacks",
-                      "record the Python stack of every block, at its allocation and at its free: for `liveset peak --by stack`",
-                      [&options](const std::string& text) { add_variable(options, "LIVESET_STACKS", checked_stacks(text)); })
-      ->option_text("[=python]");
+  add_flag_with_value(
+      command, "--stacks",
+      "record the stack of every block, at its allocation and at its free, for `liveset peak --by stack`: of Python (default), "
+      "native (some 4 us each), or both",
+      [&options](const std::string& text) { add_variable(options, "LIVESET_STACKS", checked_stacks(text)); })
+      ->option_text("[=python|native|both]");
   add_flag_with_value(
       command, "--fingerprint",
       "record what the first steps (3, or --fingerprint=N) computed: hashes, norms and samples of losses, gradients and "

@@ -19,7 +19,13 @@ void add_frames(const trace::Dictionary& names, std::uint32_t stack, ordered_jso
   const trace::CallStack whole = trace::call_stack(names, stack);
   ordered_json& frames = json["frames"] = ordered_json::array();
   for (const trace::StackFrame& frame : whole.frames) {
-    frames.push_back({{"function", frame.function}, {"file", frame.file}, {"line", frame.line}});
+    ordered_json& entry = frames.emplace_back();
+    entry = {{"function", frame.function}, {"file", frame.file}, {"line", frame.line}};
+    if (frame.offset == 0) continue;
+    // Native code: lines are not known, and names only where the file that ran is on this machine.
+    entry["line"] = nullptr;
+    if (frame.function.empty()) entry["function"] = nullptr;
+    entry["offset"] = frame.offset;
   }
   if (stack == 0 || stack >= names.stacks.size()) {
     json["frames_end"] = why_no_stack(names);

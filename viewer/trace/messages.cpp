@@ -210,6 +210,8 @@ bool parse_frame(Bytes message, Dictionary& dictionary) {
            if (reader.field() == 2) entry->function = reader.number32();
            if (reader.field() == 3) entry->file = reader.number32();
            if (reader.field() == 4) entry->line = reader.number32();
+           if (reader.field() == 5) entry->offset = reader.number();
+           if (reader.field() == 6) entry->build_id = reader.number32();
          });
 }
 

@@ -140,6 +140,8 @@ struct Value {
 };
 struct Frame {
   std::uint32_t function = 0, file = 0, line = 0;  // String ids, and a number
+  std::uint32_t build_id = 0;                      // of native code: String id
+  std::uint64_t offset = 0;                        // of native code: in the file
 };
 struct Stack {
   std::uint32_t parent = 0, frame = 0;  // Stack id of the caller, always a smaller one; Frame id

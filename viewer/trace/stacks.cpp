@@ -1,6 +1,8 @@
 #include "viewer/trace/stacks.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 
 namespace liveset::trace {
 
@@ -18,7 +20,7 @@ CallStack call_stack(const Dictionary& dictionary, std::uint32_t stack, std::siz
       whole.ends = frame.function != 0 ? dictionary.string(frame.function) : "a frame's name was lost";
       break;
     }
-    whole.frames.push_back({dictionary.string(frame.function), dictionary.string(frame.file), frame.line});
+    whole.frames.push_back({dictionary.string(frame.function), dictionary.string(frame.file), frame.line, frame.offset});
   }
   return whole;
 }
@@ -45,7 +47,12 @@ std::string shortened(std::string_view name) {
 
 std::string frame_text(const StackFrame& frame) {
   const std::string_view name = frame.file.substr(frame.file.rfind('/') + 1);  // npos + 1 is 0
-  return shortened(name) + ":" + std::to_string(frame.line) + " " + shortened(frame.function);
+  if (frame.line != 0) return shortened(name) + ":" + std::to_string(frame.line) + " " + shortened(frame.function);
+  if (!frame.function.empty()) return shortened(name) + " " + shortened(frame.function);
+  if (frame.offset == 0) return shortened(name);
+  std::array<char, 24> place;
+  std::snprintf(place.data(), place.size(), "+0x%llx", static_cast<unsigned long long>(frame.offset));
+  return shortened(name) + place.data();
 }
 
 // The innermost frames outside of torch; of torch when there are no others.

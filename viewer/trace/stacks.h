@@ -15,6 +15,7 @@ namespace liveset::trace {
 struct StackFrame {
   std::string_view function, file;
   std::uint32_t line = 0;
+  std::uint64_t offset = 0;  // of native code: in the file
 };
 
 struct CallStack {
@@ -29,7 +30,8 @@ CallStack call_stack(const Dictionary& dictionary, std::uint32_t stack, std::siz
 // A frame of PyTorch's own Python files: of little use to somebody who looks for the line of a program that asked for memory.
 bool inside_torch(std::string_view file);
 
-// "train.py:57 forward": the file without its folders; long names are shortened.
+// "train.py:57 forward", "libc10.so c10::alloc_cpu(unsigned long)", "libc10.so+0x1a2b": the file without its folders; long names are
+// shortened.
 std::string frame_text(const StackFrame& frame);
 
 }  // namespace liveset::trace

@@ -4,6 +4,7 @@
 
 #include "viewer/trace/chunk_decoder.h"
 #include "viewer/trace/packet_scanner.h"
+#include "viewer/trace/symbols.h"
 #include "viewer/trace/trace_state.h"
 
 namespace liveset::trace {
@@ -97,6 +98,7 @@ const std::string& TraceFile::path() const { return state_->file.path(); }
 std::uint64_t TraceFile::file_bytes() const { return state_->file.size(); }
 const Header& TraceFile::header() const { return state_->header; }
 const Dictionary& TraceFile::dictionary() const { return state_->dictionary; }
+void TraceFile::name_native_frames() { trace::name_native_frames(state_->dictionary, std::chrono::seconds(2)); }
 const Health& TraceFile::health() const { return state_->health; }
 const std::vector<ChunkInfo>& TraceFile::chunks() const { return state_->chunks; }
 std::uint64_t TraceFile::events() const { return state_->events; }

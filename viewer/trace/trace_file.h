@@ -38,6 +38,10 @@ class TraceFile {
   std::uint64_t allocations() const;
   std::uint64_t end_time_ns() const;
 
+  // Looks up the functions of native frames in the files that they lie in, for at most two seconds (viewer/trace/symbols.h). For commands
+  // that show stacks; costs nothing where there are no such frames.
+  void name_native_frames();
+
   // Decodes chunk `index`. `mask` names the columns wanted; KIND is always decoded. Buffers of `out` are reused. May be
   // called from several threads at once. An error means that the bytes are whole and yet make no sense, or that the
   // file has changed.
