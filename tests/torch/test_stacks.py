@@ -134,6 +134,28 @@ drop()
         self.assertEqual(places(made["frames"]), [["make", 6], ["<module>", 10]])
         self.assertEqual(places(freed["frames"]), [["drop", 9], ["<module>", 11]])
 
+    def test_the_peak_by_stack(self):
+        script = """
+import sys, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+def small(): return torch.empty(1 << 16, dtype=torch.uint8)
+def large(): return torch.empty(1 << 20, dtype=torch.uint8)
+def step(): return [small(), large(), small()]
+kept = step()
+"""
+        run = self.record_stacks(script)
+        peak = run.read("peak", "--by", "stack")
+        rows = {row["key"]: (row["bytes"], row["count"]) for row in peak["rows"]}
+        self.assertEqual(rows["run.py:6 large < run.py:7 step < run.py:8 <module>"], (1 << 20, 1))
+        self.assertEqual(rows["run.py:5 small < run.py:7 step < run.py:8 <module>"], (2 << 16, 2))
+        self.assertEqual(sum(row["bytes"] for row in peak["rows"]), peak["bytes"])
+        self.assertEqual(places(peak["largest"][0]["frames"]), [["large", 6], ["step", 7], ["<module>", 8]])
+        without = self.record_stacks(script, options=(), name="without").read("peak", "--by", "stack")
+        self.assertEqual({row["key"] for row in without["rows"]}, {"(recorded without --stacks)"})
+        self.assertEqual(without["largest"][0]["frames"], [])
+        self.assertEqual(without["largest"][0]["frames_end"], "recorded without --stacks")
+
     def test_code_objects_that_come_and_go_never_lend_their_names(self):
         # Each allocation comes from a function that is made for it, with a name of its own, and gone right after: its code object's
         # address is soon another's.

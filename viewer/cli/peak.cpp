@@ -46,6 +46,7 @@ Status run(Options& options, Context& context) {
   }
   Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.take_error();
+  file->name_native_frames();
   Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
   if (!range) return range.take_error();
   report::PeakOptions wanted = options;

@@ -1,6 +1,8 @@
 // The blocks of one moment with all that is known of each: what `peak` lists and groups, and what rules are matched against.
 #pragma once
 #include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,8 +22,10 @@ struct LiveBlock {
   std::string op;        // scope_op, or the autograd node that retains it, or the node of a backward it was born in
   std::string slot;      // of the node that retains it: "mat1"
   std::string dtype;     // of the first tensor in it that the trace tells of; empty: it tells of none
-  std::string stack;     // frames of the allocation, the innermost first; empty: not recorded
-  std::string region;    // checkpoint region that made it again, took it in or gave it up
+  // All frames of the allocation as JSON (report/stacks.h), for the few blocks that are listed.
+  std::shared_ptr<const nlohmann::ordered_json> frames;
+  std::string stack;   // frames of the allocation, the innermost first; empty: not recorded
+  std::string region;  // checkpoint region that made it again, took it in or gave it up
   std::optional<std::int64_t> region_slot, microbatch;
   std::uint32_t incarnation = 0;   // 0: made for the first time
   bool is_gathered = false;        // a parameter that is whole only for a while

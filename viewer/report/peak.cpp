@@ -173,6 +173,11 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
       !status)
     return status.take_error();
   collector.finish(report);
+  for (LiveBlock& block : report.largest) {
+    auto frames = std::make_shared<ordered_json>(ordered_json::object());
+    add_frames(file.dictionary(), block.detail.stack, *frames);
+    block.frames = std::move(frames);
+  }
 
   report.peak = std::move(*moment);
   Result<std::optional<DryRun>> dry_run = find_dry_run(file);
@@ -218,6 +223,7 @@ ordered_json block_json(const LiveBlock& block, bool with_category) {
   entry["incarnation"] = block.incarnation;
   entry["region"] = optional_text(block.region);
   entry["region_slot"] = optional_number(block.region_slot);
+  if (block.frames != nullptr) entry.update(*block.frames);
   if (with_category) entry["category"] = block.category;
   return entry;
 }
