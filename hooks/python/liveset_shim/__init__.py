@@ -12,7 +12,7 @@ from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
           "states of non-reentrant checkpoint regions; parameters, buffers, gradients, optimizer state; at the ends of steps the "
-          "requested and active bytes that the CUDA allocator counts")
+          "requested and active bytes that the CUDA allocator counts; collective operations, and whose gradients they reduce")
 CANNOT_SEE = ("the inside of compiled regions; models that are no nn.Module or that were compiled in place (a step then begins at "
               "its backward); optimizers that are no torch.optim.Optimizer or whose step is compiled (steps then do not end)")
 
