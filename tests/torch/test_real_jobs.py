@@ -117,6 +117,8 @@ class RealJobs(TorchTest):
     def check_traces(self, row, run):
         traces = run.traces()
         self.assertEqual(len(traces), row.traces)
+        if row.ranks:
+            self.assertEqual(sorted(run.read("info", trace=trace)["process"]["rank"] for trace in traces), list(range(row.ranks)))
         for place, trace in enumerate(traces):
             summary = self.assert_sound(run, trace)
             if place >= max(1, row.ranks):  # workers
