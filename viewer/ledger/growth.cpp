@@ -2,6 +2,8 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <tuple>
 
 #include "viewer/ledger/retention.h"
@@ -11,13 +13,13 @@ namespace {
 
 using trace::MemoryClass;
 
-struct Group {
-  std::vector<std::pair<std::uint32_t, std::int32_t>> changes;  // (step, blocks more or less at its end)
-  std::uint32_t example = 0;
-};
-
 // The latest steps whose survivors can be known: all but the last. Growth shows in each of them, or in the last few of many.
 constexpr std::uint32_t steps_looked_at = 5, fewest_steps = 2;
+
+struct Group {
+  std::int64_t net[steps_looked_at] = {};  // blocks more or less at the ends of the steps that are looked at
+  std::uint32_t example = 0;
+};
 
 }  // namespace
 
@@ -47,25 +49,20 @@ std::vector<Growth> find_growth(const PhysicalLedger& ledger, const Range& range
     const bool is_stated = next_stated < stated.size() && stated[next_stated].first == ordinal;
     const MemoryClass memory_class = is_stated ? stated[next_stated].second : MemoryClass::none;
     Group& group = groups[{ordinal < scopes.size() ? scopes[ordinal] : 0, memory_class, ledger.blocks.bytes(block)}];
-    group.changes.emplace_back(static_cast<std::uint32_t>(step), 1);
+    if (step >= first) ++group.net[step - first];
     group.example = ordinal;
     if (!block.freed()) return;
     const auto after = std::upper_bound(steps.begin(), steps.end(), block.death,
                                         [](std::uint64_t event, const Step& each) { return event < each.end_event; });
-    group.changes.emplace_back(static_cast<std::uint32_t>(after - steps.begin()), -1);
+    const auto gone = static_cast<std::uint32_t>(after - steps.begin());
+    if (gone >= first && gone <= last) --group.net[gone - first];
   });
 
   std::vector<Growth> growing;
   for (auto& [key, group] : groups) {
-    std::sort(group.changes.begin(), group.changes.end());
-    std::vector<std::int64_t> net(last - first + 1, 0);
-    std::int64_t blocks = 0;
-    for (const auto& [at, change] : group.changes) {
-      if (at < first || at > last) continue;
-      net[at - first] += change;
-      blocks += change;
-    }
+    const std::span<const std::int64_t> net(group.net, last - first + 1);
     if (std::any_of(net.begin(), net.end(), [](std::int64_t more) { return more <= 0; })) continue;
+    const std::int64_t blocks = std::accumulate(net.begin(), net.end(), std::int64_t{0});
     const auto& [scope, memory_class, bytes] = key;
     Growth& growth = growing.emplace_back();
     growth.scope = scope;

@@ -118,13 +118,16 @@ class Pass {
     return followed_[ordinal];
   }
   bool is_followed(std::uint64_t ordinal) const { return (followed_bits_[ordinal / 64] >> ordinal % 64 & 1) != 0; }
-  Followed* found(WalkSlot slot) {
-    if (slot.is_again()) {
-      const auto block = again_.find(slot.what);
-      if (block == again_.end()) return nullptr;
-      slot = WalkSlot::block(block->second);
-    }
-    const auto followed = followed_.find(slot.ordinal());
+  // The block that a slot stands for now.
+  std::uint32_t block_of(WalkSlot slot) const {
+    if (!slot.is_again()) return slot.ordinal();
+    const auto region = again_.find(slot.scope());
+    if (region == again_.end()) return Walk::none;
+    const auto block = region->second.find(slot.index());
+    return block == region->second.end() ? Walk::none : block->second;
+  }
+  Followed* found(std::uint32_t ordinal) {
+    const auto followed = followed_.find(ordinal);
     return followed == followed_.end() ? nullptr : &followed->second;
   }
   // Whether a block is the model's work and no data of the program.
@@ -147,12 +150,13 @@ class Pass {
   BlockFinder finder_;
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
+  WalkBudget walks_;  // before threads_, whose walks use it to their end
   std::vector<ThreadState> threads_;
   std::vector<std::uint32_t> scopes_;         // of each allocation
   std::vector<std::uint64_t> followed_bits_;  // by ordinal
   absl::flat_hash_map<std::uint32_t, Followed> followed_;
-  absl::flat_hash_map<std::uint64_t, std::uint32_t> again_;    // slot of a region -> block of its last recompute
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> holders_;  // block -> String id
+  absl::flat_hash_map<std::uint32_t, absl::flat_hash_map<std::uint32_t, std::uint32_t>> again_;  // region, slot -> block remade last
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> holders_;                                    // block -> String id
   absl::flat_hash_map<std::uint32_t, MemoryClass> stated_;
   Burst burst_;
   std::uint32_t node_begins_ = 0;
@@ -195,6 +199,7 @@ Result<Retention> Pass::run() {
     if (followed.settled || followed.region != 0) add(ordinal, followed, end_ns_, {});
   out_.overdue_blocks = overdue_.count;
   out_.unused_blocks = unused_.count;
+  out_.left_out = walks_.left_out;
   out_.overdue = overdue_.take();
   out_.unused = unused_.take();
   for (auto* blocks : {&out_.overdue, &out_.unused}) {
@@ -242,10 +247,18 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
   ThreadState& thread = thread_at(columns, index);
   switch (kind) {
     case Kind::scope_begin:
-    case Kind::scope_end: scope(thread, columns.scope[index], kind == Kind::scope_begin); break;
+    case Kind::scope_end:
+      scope(thread, columns.scope[index], kind == Kind::scope_begin);
+      // What an earlier forward of a region had made again is no longer what its slots stand for.
+      if (kind == Kind::scope_begin && static_cast<Phase>(columns.phase[index] & 7U) != Phase::recompute)
+        again_.erase(columns.scope[index]);
+      break;
+    case Kind::attribute:
+      if (!again_.empty() && names_.string(columns.name[at_.name]) == "checkpoint") again_.erase(columns.scope[index]);
+      break;
     case Kind::graph_node:
       // Inside of a node it is a graph that backward has just built, and which it will run too.
-      if (thread.nodes.empty() && thread.walking == nullptr) thread.walking = std::make_unique<Walk>();
+      if (thread.nodes.empty() && thread.walking == nullptr) thread.walking = std::make_unique<Walk>(walks_);
       thread.saying = thread.nodes.empty() ? thread.walking.get() : thread.walk.get();
       if (thread.saying != nullptr) thread.saying->add(columns.name[at_.name], columns.number[at_.number]);
       break;
@@ -283,10 +296,11 @@ void Pass::scope(ThreadState& thread, std::uint32_t id, bool begins) {
     if (thread.modules.size() < max_open) thread.modules.push_back(id);
     return;
   }
-  for (std::size_t steps = 0; steps < 64 && !thread.modules.empty(); ++steps) {
-    const std::uint32_t top = thread.modules.back();
-    thread.modules.pop_back();
-    if (top == id) return;
+  // An end without a begin ends nothing.
+  for (std::size_t depth = thread.modules.size(), steps = 0; depth != 0 && steps < 64; --depth, ++steps) {
+    if (thread.modules[depth - 1] != id) continue;
+    thread.modules.resize(depth - 1);
+    return;
   }
 }
 
@@ -307,7 +321,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   if (kind == Kind::value_remake) {
     if (block.phase() != Phase::recompute || !is_made(block)) return;
     if (facts.index >= 0) {
-      again_[WalkSlot::again(scope, facts.index).what] = ordinal;
+      again_[scope][WalkSlot::again(scope, facts.index).index()] = ordinal;
       follow(ordinal).remade = true;
     }
     return;
@@ -329,7 +343,11 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
 
 void Pass::retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t name, std::uint64_t size, const trace::TensorFacts& facts) {
   if (thread.saying == nullptr || !thread.saying->is_numbered()) return;
-  thread.saying->add(WalkSlot::block(ordinal));
+  if (!thread.saying->add(WalkSlot::block(ordinal))) {
+    // Of a block whose users are not all known nothing is said.
+    followed_.erase(ordinal);
+    return;
+  }
   Followed& followed = follow(ordinal);
   if (followed.slot == 0) followed.slot = name;
   const std::size_t item = item_bytes(facts.dtype);
@@ -386,16 +404,22 @@ void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins)
     node = threads_[i].walk->find(name, number);
     if (node != nullptr) walk = threads_[i].walk.get();
   }
-  if (node == nullptr || (!begins && !node->begun)) return;
+  // A node runs once a walk.
+  if (node == nullptr || (begins ? node->begun : node->ended || !node->begun)) return;
   (begins ? node->begun : node->ended) = true;
-  walk->for_slots(*node, [&](WalkSlot slot) {
-    Followed* followed = found(slot);
-    if (followed == nullptr) return;
+  walk->for_slots(*node, [&](WalkSlot slot, std::uint32_t& held) {
+    const std::uint32_t block = block_of(slot);
+    Followed* followed = found(block);
     if (begins) {
+      if (followed == nullptr) return;
+      held = block;
       ++followed->in_use;
       return;
     }
-    if (followed->in_use != 0) --followed->in_use;
+    // Exactly what its begin took is let go of; a slot that the node itself had made again stands for another block by now.
+    if (Followed* taken = held == Walk::none ? nullptr : found(held); taken != nullptr && taken->in_use != 0) --taken->in_use;
+    held = Walk::none;
+    if (followed == nullptr) return;
     followed->used = true;
     followed->last_use_ns = columns.time_ns[index];
     followed->last_user = node_begins_;
@@ -414,11 +438,11 @@ void Pass::backward_end(ThreadState& thread, std::uint64_t time_ns) {
     ran |= node.ended;
   }
   for (const Walk::Node& node : walk->nodes()) {
-    walk->for_slots(node, [&](WalkSlot slot) {
-      Followed* followed = found(slot);
-      if (followed == nullptr) return;
-      followed->in_use = 0;
-      if (raised || !ran) return;
+    walk->for_slots(node, [&](WalkSlot slot, std::uint32_t& held) {
+      if (Followed* taken = held == Walk::none ? nullptr : found(held); taken != nullptr && taken->in_use != 0) --taken->in_use;
+      held = Walk::none;
+      Followed* followed = found(block_of(slot));
+      if (followed == nullptr || raised || !ran) return;
       followed->settled = true;
       followed->settled_ns = time_ns;
     });

@@ -65,6 +65,7 @@ struct Retention {
   std::vector<TwoDtypes> two_dtypes;                    // by bytes, falling
   std::vector<Growth> growth;                           // by bytes, falling
   std::uint64_t followed = 0;                           // blocks whose last use was looked for
+  std::uint64_t left_out = 0;                           // nodes and slots of graphs too large to follow, and what they hold
 };
 
 struct RetentionOptions {

@@ -17,7 +17,15 @@ struct WalkSlot {
     return {of_region | std::uint64_t{scope} << 24 | (static_cast<std::uint64_t>(index) & 0xffffff)};
   }
   bool is_again() const { return (what & of_region) != 0; }
+  std::uint32_t scope() const { return static_cast<std::uint32_t>((what & ~of_region) >> 24); }
+  std::uint32_t index() const { return static_cast<std::uint32_t>(what & 0xffffff); }
   std::uint32_t ordinal() const { return static_cast<std::uint32_t>(what); }
+};
+
+// What all walks together may hold.
+struct WalkBudget {
+  static constexpr std::uint64_t most = 8'000'000;  // nodes and slots
+  std::uint64_t used = 0, left_out = 0;
 };
 
 class Walk {
@@ -29,7 +37,13 @@ class Walk {
   };
   static constexpr std::uint32_t none = 0xffffffffU;
 
+  explicit Walk(WalkBudget& budget) : budget_(budget) {}
+  Walk(const Walk&) = delete;
+  ~Walk() { budget_.used -= nodes_.size() + slots_.size(); }
+
   void add(std::uint32_t name, std::int64_t number) {
+    takes_slots_ = has_room();
+    if (!takes_slots_) return;
     const auto index = static_cast<std::uint32_t>(nodes_.size());
     const auto slots = static_cast<std::uint32_t>(slots_.size());
     Node node{name, none, slots, slots};
@@ -40,10 +54,12 @@ class Walk {
     }
     nodes_.push_back(node);
   }
-  void add(WalkSlot slot) {
-    if (nodes_.empty() || slots_.size() >= none - 1) return;
-    slots_.push_back(slot);
+  // False where there is no room for it.
+  bool add(WalkSlot slot) {
+    if (!takes_slots_ || !has_room()) return takes_slots_ = false;
+    slots_.push_back({slot, none});
     nodes_.back().end = static_cast<std::uint32_t>(slots_.size());
+    return true;
   }
   // A Python node has one name for the engine and another one for Python: then its number decides, where only one node has it.
   Node* find(std::uint32_t name, std::int64_t number) {
@@ -54,18 +70,33 @@ class Walk {
       if (nodes_[i].name == name) return &nodes_[i];
     return first->next == none ? first : nullptr;
   }
+  // visit(slot, held): `held` is the block that the slot stood for when its node began; none: for none, or it has not begun.
   template <class Visit>
-  void for_slots(const Node& node, Visit visit) const {
-    for (std::uint32_t i = node.first; i < node.end; ++i) visit(slots_[i]);
+  void for_slots(const Node& node, Visit visit) {
+    for (std::uint32_t i = node.first; i < node.end; ++i) visit(slots_[i].slot, slots_[i].held);
   }
   const std::vector<Node>& nodes() const { return nodes_; }
   // Whether the last node can be told from others when it runs.
   bool is_numbered() const { return numbered_; }
 
  private:
-  bool numbered_ = false;
+  struct Slot {
+    WalkSlot slot;
+    std::uint32_t held;
+  };
+  bool has_room() {
+    if (budget_.used < WalkBudget::most) {
+      ++budget_.used;
+      return true;
+    }
+    ++budget_.left_out;
+    return false;
+  }
+
+  WalkBudget& budget_;
+  bool numbered_ = false, takes_slots_ = false;
   std::vector<Node> nodes_;
-  std::vector<WalkSlot> slots_;
+  std::vector<Slot> slots_;
   absl::flat_hash_map<std::int64_t, std::uint32_t> by_number_;
 };
 

@@ -256,6 +256,9 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   const trace::Health& health = file.health();
   if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
   if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (found->left_out != 0)
+    report.warnings.push_back(format_count(found->left_out) +
+                              " nodes and slots of graphs are left out, and what they hold: there are too many");
   if (!report.nodes && !physical->backwards.empty())
     report.warnings.push_back("the trace does not say which nodes backward ran: last uses are not known, only growth is looked for");
   return report;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/torch_trace.h"
+#include "viewer/ledger/retention_walk.h"
 
 namespace liveset::ledger {
 namespace {
@@ -260,6 +261,144 @@ TEST(Regions, WhatTheGraphHoldsBesidesIsNoLeak) {
   trace.node_end("C", 3);
   trace.mark(proto::EVENT_BACKWARD_END);
   EXPECT_TRUE(retention_of(trace).overdue.empty());
+}
+
+// One region and node A that waits for its slot 0, over three steps. Block 2k is saved in step k, block 2k+1 is what its recompute made.
+struct EachStep {
+  void step(std::int64_t number, bool recompute_in_node, std::uint64_t free_in_node = 0) {
+    trace.step(number);
+    trace.phase = proto::PHASE_FORWARD;
+    trace.begin(region);
+    trace.make(0x1000, 100, region);
+    trace.drop(0, 0x1000, region);
+    trace.free(0x1000);
+    trace.end(region);
+    trace.phase = proto::PHASE_LOSS;
+    trace.graph_node("A", number + 1);
+    trace.use(0, region, "A.x");
+    trace.backward(1);
+    trace.phase = proto::PHASE_BACKWARD;
+    if (!recompute_in_node) recompute(number);
+    trace.node_begin("A", number + 1);
+    if (recompute_in_node) recompute(number);
+    if (free_in_node != 0) trace.free(free_in_node);
+    ends.push_back(trace.node_end("A", number + 1));
+    trace.mark(proto::EVENT_BACKWARD_END);
+    trace.phase = proto::PHASE_OTHER;
+  }
+  void recompute(std::int64_t number) {
+    trace.begin_again(region);
+    trace.make(place(number), 100, region);
+    trace.remake(0, place(number), region);
+    trace.end_again(region);
+  }
+  static std::uint64_t place(std::int64_t number) { return 0x10000 + 0x1000 * static_cast<std::uint64_t>(number); }
+  TorchTrace trace;
+  std::uint32_t region = trace.region("checkpoint:0");
+  std::vector<std::uint64_t> ends;
+};
+
+struct RemadeEachStep : testing::Test, EachStep {};
+
+TEST(RemadeEachOfSteps, ALeakThatTheNextStepFreesIsFound) {
+  for (const bool in_node : {true, false}) {
+    SCOPED_TRACE(in_node);
+    EachStep each;
+    std::uint64_t gone[3] = {};
+    for (std::int64_t number = 0; number < 3; ++number) {
+      each.step(number, in_node);
+      if (number != 0) gone[number - 1] = each.trace.free(EachStep::place(number - 1));
+    }
+    gone[2] = each.trace.mark(proto::EVENT_STEP_END, 2);
+    const Retention found = retention_of(each.trace);
+    EXPECT_TRUE(found.unused.empty());
+    ASSERT_EQ(found.overdue.size(), 3U);
+    for (const OverdueBlock& block : found.overdue) {
+      EXPECT_TRUE(block.remade);
+      ASSERT_EQ(block.block % 2, 1U);
+      EXPECT_EQ(block.held_ns, 1000 * (gone[block.block / 2] - each.ends[block.block / 2]));
+    }
+  }
+}
+
+TEST_F(RemadeEachStep, WhatTheNextNodeOfThatSlotFreesMeanwhileIsALeakToo) {
+  step(0, true);
+  step(1, true, place(0));  // while A of the next step runs, which has nothing to do with it
+  step(2, false, place(1));
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.overdue.size(), 3U);
+  std::uint64_t in_node = 0;
+  for (const OverdueBlock& block : found.overdue) in_node += block.release == Release::in_node;
+  EXPECT_EQ(in_node, 2U);
+}
+
+TEST_F(RemadeEachStep, WhatItsNodeReleasesIsNone) {
+  step(0, true, place(0));
+  step(1, false, place(1));
+  step(2, true, place(2));
+  const Retention found = retention_of(trace);
+  EXPECT_TRUE(found.overdue.empty());
+  EXPECT_TRUE(found.unused.empty());
+}
+
+TEST_F(TwoNodes, AnEndWithoutABeginEndsNothing) {
+  const auto other = trace.module("other"), inner = trace.module("inner", model);
+  run("MulBackward0", 2, 0x2000);
+  run("AddmmBackward0", 1);
+  done();
+  trace.begin(model);
+  trace.begin(inner);
+  trace.end(other);
+  trace.free(0x1000);
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.overdue.size(), 1U);
+  EXPECT_EQ(found.overdue[0].release, Release::in_module);
+  EXPECT_EQ(found.overdue[0].released_in, inner);
+}
+
+TEST_F(TwoNodes, ANodeRunsOnceAWalk) {
+  run("MulBackward0", 2, 0x2000);
+  run("AddmmBackward0", 1);
+  const std::uint64_t first_end = last_end;
+  run("AddmmBackward0", 1);
+  run("AddmmBackward0", 1);
+  done();
+  const std::uint64_t gone = trace.free(0x1000);
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.overdue.size(), 1U);
+  EXPECT_EQ(found.overdue[0].held_ns, 1000 * (gone - first_end));
+}
+
+// A number may be begun any number of times: its slots are gone through once.
+TEST(HostileRetention, WorkIsInProportionToTheTrace) {
+  TorchTrace trace;
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.make(0x1000, 100);
+  trace.graph_node("A", 1);
+  for (int i = 0; i < 40'000; ++i) trace.keep(0x1000, "");
+  trace.backward(1);
+  for (int i = 0; i < 40'000; ++i) trace.node(i % 2 == 0 ? proto::EVENT_NODE_BEGIN : proto::EVENT_NODE_END, "A", 1);
+  trace.free(0x1000);
+  EXPECT_EQ(retention_of(trace).followed, 1U);
+}
+
+TEST(HostileRetention, OfAGraphThatIsTooLargeNothingIsSaidOfWhatIsLeftOut) {
+  WalkBudget budget;
+  budget.used = WalkBudget::most - 3;
+  {
+    Walk walk(budget);
+    walk.add(1, 1);
+    EXPECT_TRUE(walk.add(WalkSlot::block(0)));
+    EXPECT_TRUE(walk.add(WalkSlot::block(1)));
+    EXPECT_FALSE(walk.add(WalkSlot::block(2)));
+    walk.add(2, 2);
+    EXPECT_FALSE(walk.add(WalkSlot::block(3)));  // not of node 1
+    EXPECT_EQ(walk.nodes().size(), 1U);
+    EXPECT_EQ(walk.nodes()[0].end, 2U);
+    EXPECT_EQ(budget.left_out, 2U);
+  }
+  EXPECT_EQ(budget.used, WalkBudget::most - 3);
 }
 
 TEST(TwoDtypesFound, OnlyFloatsOfOneScopeAndLength) {
