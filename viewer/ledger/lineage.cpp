@@ -153,6 +153,7 @@ void LineagePass::begin(const trace::Columns& columns, std::uint32_t index, std:
     Round& round = *open.round;
     round.work = work;
     round.region = work != nullptr ? work->region : none;
+    round.scope = scope;
     round.indexed = work != nullptr && !work->slots.empty();
     round.about.thread = id;
     round.about.inside = thread.rounds != 0;
@@ -252,9 +253,7 @@ void LineagePass::drop(ThreadState& thread, std::uint32_t block, std::uint32_t s
   }
   Work* work = thread.open.back().work;
   if (work == nullptr || work->region == none) return;
-  const auto slot = static_cast<std::uint32_t>(facts.index);
-  if (!work->slots.empty() && slot < work->slots.back().index) work->sorted = false;
-  work->slots.push_back({slot, block, scope, 0, static_cast<std::int16_t>(facts.dtype)});
+  work->drop(static_cast<std::uint32_t>(facts.index), {block, scope, 0, none, static_cast<std::int16_t>(facts.dtype)});
   ++out_.regions[work->region].slots;
   ++out_.slots;
 }
@@ -262,8 +261,8 @@ void LineagePass::drop(ThreadState& thread, std::uint32_t block, std::uint32_t s
 void LineagePass::use(std::uint32_t scope, std::uint32_t name, const trace::TensorFacts& facts) {
   Work* work = work_of(scope);
   if (work == nullptr || facts.index < 0) return;
-  for (std::size_t i = work->find(facts.index); i < work->slots.size() && work->slots[i].index == facts.index; ++i)
-    work->slots[i].name = name;
+  const auto same = work->by_index.find(static_cast<std::uint32_t>(facts.index));
+  if (same != work->by_index.end()) same->second.name = name;
 }
 
 void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t scope, std::uint32_t name,
@@ -273,8 +272,10 @@ void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t
     if (open->scope == scope) round = open->round.get();
     if (thread.open.rend() - open > static_cast<std::ptrdiff_t>(max_search)) break;
   }
-  if (round == nullptr && thread.ended != nullptr) round = thread.ended.get();
-  if (round == nullptr && thread.by_phase != nullptr && facts.index < 0) round = thread.by_phase.get();
+  // Of a recompute that has just ended, too. A graph of nested backwards may be said without a region.
+  const bool any = facts.index < 0 && !is_region(scope);
+  if (round == nullptr && thread.ended != nullptr && (any || thread.ended->scope == scope)) round = thread.ended.get();
+  if (round == nullptr && thread.by_phase != nullptr && any) round = thread.by_phase.get();
   if (round == nullptr) {
     ++out_.stray_statements;
     return;
@@ -283,13 +284,19 @@ void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t
     round->stated.push_back({block, name, static_cast<std::int16_t>(facts.dtype)});
     return;
   }
-  round->repeat = facts.index == round->last_index ? round->repeat + 1 : 0;
-  round->last_index = facts.index;
+  const bool repeats = facts.index == std::exchange(round->last_index, facts.index);
   Slot slot;
   if (round->work != nullptr && round->work->region == round->region) {
-    const std::vector<Slot>& slots = round->work->slots;
-    const std::size_t place = round->work->find(facts.index) + round->repeat;
-    if (place < slots.size() && slots[place].index == facts.index) slot = slots[place];
+    const Work& work = *round->work;
+    const auto same = work.by_index.find(static_cast<std::uint32_t>(facts.index));
+    if (!repeats)
+      round->last_slot = same != work.by_index.end() ? same->second.first : none;
+    else if (round->last_slot != none)
+      round->last_slot = work.slots[round->last_slot].next;
+    if (round->last_slot != none) {
+      slot = work.slots[round->last_slot];
+      slot.name = same->second.name;
+    }
   }
   round->by_slot.emplace_back(block, slot);
 }

@@ -60,7 +60,9 @@ struct RemadeValue {
   std::uint32_t slots = 0;             // of the region that share the block
   std::int16_t dtype = -1;
   Matched matched = Matched::none;
-  bool guess = false;  // order, where the forward made more or fewer such blocks than the recompute, or a recompute without a region
+  // By order, where the forward made more or fewer such blocks than the recompute, or a recompute without a region; by position, where
+  // the two blocks differ in size.
+  bool guess = false;
 };
 
 // A block that a region gave up and that was alive when it was made again (or would have been).

@@ -19,23 +19,29 @@ namespace liveset::ledger::lineage {
 inline constexpr std::uint32_t none = 0xffffffffU;
 
 struct Slot {
-  std::uint32_t index = 0, original = no_block, scope = 0, name = 0;
+  std::uint32_t original = no_block, scope = 0, name = 0, next = none;  // next: another of the same index
   std::int16_t dtype = -1;
+};
+
+// The slots of one index: one, or the parts of a sparse tensor.
+struct SameIndex {
+  std::uint32_t first = none, last = none, name = 0;
 };
 
 // What is known of a region until the next step has one in its place.
 struct Work {
   std::uint32_t region = none;  // index into Lineage::regions; none: outside of the range
-  std::vector<Slot> slots;      // by index; the parts of a sparse tensor have the same
-  bool sorted = true;
+  std::vector<Slot> slots;      // as they were dropped
+  absl::flat_hash_map<std::uint32_t, SameIndex> by_index;
   std::vector<std::uint32_t> inputs, random, selective;  // blocks
   std::uint64_t first_round = no_event;
 
-  std::size_t find(std::int64_t index) {
-    if (!std::exchange(sorted, true))
-      std::stable_sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) { return a.index < b.index; });
-    const auto place = std::lower_bound(slots.begin(), slots.end(), index, [](const Slot& s, std::int64_t i) { return s.index < i; });
-    return static_cast<std::size_t>(place - slots.begin());
+  void drop(std::uint32_t index, const Slot& slot) {
+    const auto place = static_cast<std::uint32_t>(slots.size());
+    SameIndex& same = by_index[index];
+    (same.last == none ? same.first : slots[same.last].next) = place;
+    same.last = place;
+    slots.push_back(slot);
   }
 };
 
@@ -60,12 +66,13 @@ struct Round {
   RecomputeRound about;
   Work* work = nullptr;         // null: by phase, or of a region that is not known
   std::uint32_t region = none;  // as work->region was when it began
+  std::uint32_t scope = 0;      // of the region
   bool indexed = false;
   std::vector<std::pair<std::uint32_t, Slot>> by_slot;        // block, the slot that it was put into
   std::vector<StatedAgain> stated;                            // without an index
   std::vector<std::pair<std::uint32_t, std::uint32_t>> made;  // block, scope: all of it, where originals are found by order
   std::int64_t last_index = -1;
-  std::size_t repeat = 0;
+  std::uint32_t last_slot = none;
   // Of a recompute without a region.
   std::uint32_t node = 0;
   std::int64_t sequence = -1;

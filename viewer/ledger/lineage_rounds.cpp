@@ -60,6 +60,7 @@ void LineagePass::finish(Round& round) {
 }
 
 void LineagePass::by_position(const Round& round, std::uint32_t index) {
+  const std::size_t first = out_.values.size();
   absl::flat_hash_map<std::uint32_t, std::size_t> known;  // block -> value
   for (const auto& [block, stated] : round.by_slot) {
     if (ledger_.blocks.find(block)->birth <= round.about.begin) {
@@ -80,14 +81,19 @@ void LineagePass::by_position(const Round& round, std::uint32_t index) {
       continue;
     }
     RemadeValue* value = add_value(index, block);
-    if (value == nullptr) return;
+    if (value == nullptr) break;
     known.emplace(block, out_.values.size() - 1);
     value->original = slot.original;
     value->scope = slot.scope;
     value->slot = slot.name;
     value->slots = 1;
     value->dtype = slot.dtype;
-    value->matched = slot.original == no_block ? Matched::none : Matched::position;
+  }
+  for (std::size_t i = first; i < out_.values.size(); ++i) {
+    RemadeValue& value = out_.values[i];
+    if (value.original == no_block) continue;
+    value.matched = Matched::position;
+    value.guess = bytes(value.original) != bytes(value.block);
   }
 }
 

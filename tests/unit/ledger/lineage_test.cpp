@@ -187,6 +187,40 @@ TEST_F(OneRegion, ASlotThatForwardDidNotStateIsUnmatched) {
   EXPECT_EQ(lineage.unmatched_bytes, 100U);
 }
 
+TEST_F(OneRegion, ABlockOfAnotherSizeIsAGuess) {
+  walk();
+  trace.begin_again(region);
+  trace.make(0x8000, 100, linear);
+  trace.make(0x9000, 104, linear);
+  trace.make(0xa000, 8, linear);
+  trace.remake(2, 0x8000, region);
+  trace.remake(3, 0x9000, region);
+  trace.remake(9, 0xa000, region);
+  trace.end_again(region);
+  const Lineage lineage = lineage_of(trace);
+  EXPECT_THAT(links(lineage), ElementsAre(link(5, 2), link(6, 3), link(7, no_block)));
+  EXPECT_FALSE(lineage.values[0].guess);
+  EXPECT_EQ(lineage.values[1].matched, Matched::position);
+  EXPECT_TRUE(lineage.values[1].guess);
+  EXPECT_FALSE(lineage.values[2].guess);
+}
+
+TEST_F(OneRegion, WhatIsSaidOfAnotherRegionIsNotOfTheLastRecompute) {
+  const auto other = trace.region("checkpoint:1");
+  walk();
+  trace.begin_again(region);
+  trace.make(0x8000, 100, linear);
+  trace.make(0x9000, 200, linear);
+  trace.remake(2, 0x8000, region);
+  trace.end_again(region);
+  trace.remake(3, 0x9000, other);  // that one is not open
+  trace.remake(-1, 0x9000, other, "A.x");
+  trace.remake(3, 0x9000, region);  // this one has just ended
+  Lineage lineage = lineage_of(trace);
+  EXPECT_EQ(lineage.stray_statements, 2U);
+  EXPECT_THAT(links(lineage), ElementsAre(link(5, 2), link(6, 3)));
+}
+
 TEST_F(OneRegion, ARangeThatItIsNotInLeavesItOut) {
   walk();
   again(0x8000);
@@ -221,6 +255,38 @@ TEST_F(OneRegion, TheNextStepsRegionIsAnother) {
   EXPECT_EQ(lineage.regions[1].rounds, 1U);
   EXPECT_EQ(lineage.regions[1].not_held_bytes, 100U);
   EXPECT_THAT(links(lineage), ElementsAre(link(5, 2), link(6, 3), link(8, 7)));
+}
+
+// Slots out of order, of one index, spoken of again and again: the work stays in proportion to the trace.
+TEST(HostileLineage, WorkIsInProportionToTheTrace) {
+  constexpr int many = 60'000;
+  TorchTrace trace;
+  const auto region = trace.region("checkpoint:0");
+  const auto say = [&](int kind, std::uint64_t address, std::int64_t index) {
+    trace.say(kind, address, TorchTrace::facts(TorchTrace::float32, index), region, "", proto::CLASS_NONE);
+  };
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.begin(region);
+  trace.make(0x1000, 100, region);
+  for (int i = 0; i < many; ++i) {
+    say(proto::EVENT_VALUE_DROP, 0x1000, many - i);
+    say(proto::EVENT_VALUE_USE, 0, many - i);
+    say(proto::EVENT_VALUE_DROP, 0x1000, 0);
+    say(proto::EVENT_VALUE_USE, 0, 0);
+  }
+  trace.end(region);
+  trace.free(0x1000);
+  trace.backward(1);
+  trace.begin_again(region);
+  trace.make(0x2000, 100, region);
+  for (int i = 0; i < many; ++i) say(proto::EVENT_VALUE_REMAKE, 0x2000, 0);
+  trace.end_again(region);
+  const Lineage lineage = lineage_of(trace);
+  EXPECT_EQ(lineage.slots, 2U * many);
+  ASSERT_EQ(lineage.values.size(), 1U);
+  EXPECT_EQ(lineage.values[0].original, 0U);
+  EXPECT_EQ(lineage.values[0].slots, static_cast<std::uint32_t>(many));
 }
 
 // An inner region that runs forward again because the one around it is recomputed, and is then recomputed itself.
