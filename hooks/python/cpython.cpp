@@ -17,15 +17,15 @@ bool find(Function& target, const char* name) {
 }
 
 bool fill(CPython& py) {
-  const bool found = find(py.is_initialized, "Py_IsInitialized") && find(py.add_pending_call, "Py_AddPendingCall") &&
-                     find(py.new_function, "PyCFunction_NewEx") && find(py.new_dict, "PyDict_New") &&
-                     find(py.dict_set, "PyDict_SetItemString") && find(py.dict_get, "PyDict_GetItemString") &&
-                     find(py.builtins, "PyEval_GetBuiltins") && find(py.compile, "Py_CompileString") &&
-                     find(py.evaluate, "PyEval_EvalCode") && find(py.new_string, "PyUnicode_FromString") &&
-                     find(py.string_text, "PyUnicode_AsUTF8AndSize") && find(py.new_integer, "PyLong_FromLongLong") &&
-                     find(py.integer, "PyLong_AsLongLong") && find(py.integer_mask, "PyLong_AsUnsignedLongLongMask") &&
-                     find(py.error, "PyErr_Occurred") && find(py.clear_error, "PyErr_Clear") && find(py.decrease, "Py_DecRef") &&
-                     find(py.increase, "Py_IncRef") && find(py.none, "_Py_NoneStruct");
+  const bool found =
+      find(py.is_initialized, "Py_IsInitialized") && find(py.add_pending_call, "Py_AddPendingCall") &&
+      find(py.new_function, "PyCFunction_NewEx") && find(py.new_dict, "PyDict_New") && find(py.dict_set, "PyDict_SetItemString") &&
+      find(py.dict_get, "PyDict_GetItemString") && find(py.builtins, "PyEval_GetBuiltins") && find(py.compile, "Py_CompileString") &&
+      find(py.evaluate, "PyEval_EvalCode") && find(py.call, "PyObject_CallObject") && find(py.new_string, "PyUnicode_FromString") &&
+      find(py.string_text, "PyUnicode_AsUTF8AndSize") && find(py.new_integer, "PyLong_FromLongLong") &&
+      find(py.integer, "PyLong_AsLongLong") && find(py.integer_mask, "PyLong_AsUnsignedLongLongMask") && find(py.error, "PyErr_Occurred") &&
+      find(py.clear_error, "PyErr_Clear") && find(py.decrease, "Py_DecRef") && find(py.increase, "Py_IncRef") &&
+      find(py.none, "_Py_NoneStruct");
   find(py.this_interpreter, "PyInterpreterState_Get");
   find(py.main_interpreter, "PyInterpreterState_Main");
   return found;

@@ -29,6 +29,7 @@ struct CPython {
   Object* (*builtins)();                               // borrowed
   Object* (*compile)(const char* text, const char* filename, int start);
   Object* (*evaluate)(Object* code, Object* globals, Object* locals);
+  Object* (*call)(Object* function, Object* arguments);  // arguments: a tuple or null
   Object* (*new_string)(const char* text);
   const char* (*string_text)(Object* string, std::intptr_t* length);
   Object* (*new_integer)(long long number);

@@ -1,5 +1,8 @@
 #include "hooks/python/hash.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 
 namespace liveset::python {
@@ -116,6 +119,22 @@ void for_each_run(const Strided& given, Take take) {
   }
 }
 
+// Calls `take(bytes, count)` for the elements' bytes in order: where they lie if that is one run, else in a small buffer.
+template <typename Take>
+void for_each_piece(const Strided& tensor, Take take) {
+  unsigned char gathered[4096];
+  const std::uint64_t item = tensor.item_bytes, most = sizeof gathered / item;
+  for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
+    if (stride == 1) return take(data, count * item);
+    while (count != 0) {
+      const std::uint64_t now = count < most ? count : most;
+      for (std::uint64_t each = 0; each < now; ++each, data += stride * item) std::memcpy(gathered + each * item, data, item);
+      take(gathered, now * item);
+      count -= now;
+    }
+  });
+}
+
 float half(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
   std::uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
@@ -162,32 +181,37 @@ void count_short_run(const unsigned char* data, std::uint64_t count, std::uint64
   for (; count != 0; --count, data += step) count_in(static_cast<double>(wide(read<std::uint16_t>(data))), figures);
 }
 
+bool is_number(int dtype) {
+  return (dtype >= 1 && dtype <= 8) || (dtype >= 10 && dtype <= 12) || dtype == 16 || (dtype >= 28 && dtype <= 30);
+}
+
 }  // namespace
 
 std::uint64_t hash(const Strided& tensor) {
   Hasher hasher;
-  unsigned char gathered[4096];
-  const std::uint64_t item = tensor.item_bytes;
-  for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
-    if (stride == 1 || item > sizeof gathered) {
-      for (; stride != 1 && count != 0; --count, data += stride * item) hasher.add(data, item);
-      if (count != 0) hasher.add(data, count * item);
-      return;
-    }
-    const std::uint64_t most = sizeof gathered / item;
-    while (count != 0) {
-      const std::uint64_t now = count < most ? count : most;
-      for (std::uint64_t each = 0; each < now; ++each, data += stride * item) std::memcpy(gathered + each * item, data, item);
-      hasher.add(gathered, now * item);
-      count -= now;
+  for_each_piece(tensor, [&](const unsigned char* bytes, std::uint64_t count) { hasher.add(bytes, count); });
+  return hasher.result();
+}
+
+bool write_elements(const Strided& tensor, int file) {
+  bool whole = true;
+  for_each_piece(tensor, [&](const unsigned char* bytes, std::uint64_t count) {
+    while (whole && count != 0) {
+      const ssize_t written = write(file, bytes, count);
+      if (written > 0) {
+        bytes += written;
+        count -= static_cast<std::uint64_t>(written);
+      } else {
+        whole = written < 0 && errno == EINTR;
+      }
     }
   });
-  return hasher.result();
+  return whole;
 }
 
 Figures figures(const Strided& tensor, int dtype) {
   Figures found;
-  found.known = true;
+  found.known = is_number(dtype);
   for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
     const std::uint64_t step = stride * tensor.item_bytes;
     switch (dtype) {
@@ -206,7 +230,7 @@ Figures figures(const Strided& tensor, int dtype) {
       case 29: count_run<std::uint32_t>(data, count, step, 1, found); break;
       case 30: count_run<std::uint64_t>(data, count, step, 1, found); break;
       case 16: count_short_run<brain>(data, count, step, found); break;
-      default: found.known = false;
+      default: break;
     }
   });
   return found;

@@ -6,17 +6,21 @@
 namespace liveset::python {
 
 constexpr int most_dimensions = 64;  // torch's own limit
+constexpr std::uint64_t most_item_bytes = 16;
 
 // `strides` count elements and are never negative.
 struct Strided {
   const unsigned char* data = nullptr;
-  std::uint64_t item_bytes = 1;
+  std::uint64_t item_bytes = 1;  // at most most_item_bytes
   int dimensions = 0;
   std::uint64_t sizes[most_dimensions], strides[most_dimensions];
 };
 
 // XXH64 of the elements' bytes, as if they lay one behind the other. NaNs and zeros count by their bits.
 std::uint64_t hash(const Strided& tensor);
+
+// Writes the same bytes to a file. False: not all of them.
+bool write_elements(const Strided& tensor, int file);
 
 // How the elements are to be read; numbers are proto DType + 1.
 struct Figures {

@@ -256,7 +256,7 @@ bool take_strided(const Arguments& arguments, std::intptr_t first, Strided& tens
   const std::uint64_t dimensions = arguments.number(first + 2);
   tensor.data = reinterpret_cast<const unsigned char*>(arguments.number(first));
   tensor.item_bytes = arguments.number(first + 1);
-  if (tensor.data == nullptr || tensor.item_bytes == 0 || dimensions > most_dimensions) return false;
+  if (tensor.data == nullptr || tensor.item_bytes == 0 || tensor.item_bytes > most_item_bytes || dimensions > most_dimensions) return false;
   tensor.dimensions = static_cast<int>(dimensions);
   for (int dimension = 0; dimension < tensor.dimensions; ++dimension) {
     tensor.sizes[dimension] = arguments.number(first + 3 + 2 * dimension);
@@ -269,6 +269,24 @@ bool take_strided(const Arguments& arguments, std::intptr_t first, Strided& tens
 Object* digest(Object*, Object* const* values, std::intptr_t count) {
   Strided tensor;
   return integer(take_strided(Arguments(values, count), 0, tensor) ? static_cast<std::int64_t>(hash(tensor)) : 0);
+}
+
+// write_elements(file descriptor, address, ...) -> whether all of the elements' bytes were written there, in order
+Object* write_tensor(Object*, Object* const* values, std::intptr_t count) {
+  const Arguments arguments(values, count);
+  Strided tensor;
+  return integer(take_strided(arguments, 1, tensor) && write_elements(tensor, static_cast<int>(arguments.number(0))) ? 1 : 0);
+}
+
+// own(function) -> what function() returns; what torch allocates meanwhile is memory of ours, not the job's
+Object* own(Object*, Object* const* values, std::intptr_t count) {
+  if (count < 1) return none();
+  constexpr std::uint8_t library = 15;  // proto CLASS_LIBRARY
+  constexpr char name[] = "liveset";
+  core::begin_stating(library, core::intern_string(name, sizeof name - 1));
+  Object* result = py->call(values[0], nullptr);
+  core::end_stating();
+  return result;
 }
 
 // figures(dtype, address, ...) -> text: hash, sum of squares, largest absolute (as the bits of doubles) and elements that are not
@@ -358,6 +376,8 @@ MethodDefinition methods[] = {
     {"attribute", attribute, method_fastcall, nullptr},
     {"digest", digest, method_fastcall, nullptr},
     {"figures", tensor_figures, method_fastcall, nullptr},
+    {"write_elements", write_tensor, method_fastcall, nullptr},
+    {"own", own, method_fastcall, nullptr},
     {"bits", bits, method_fastcall, nullptr},
     {"counter", counter, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},

@@ -1,4 +1,6 @@
 """`run --check-replay` and `check --replay`: each way in which a recompute can differ is found and named, and nothing else is."""
+import re
+import subprocess
 import sys
 import unittest
 
@@ -83,6 +85,102 @@ class Replay(support.TorchTest):
         coverage = self.checked(run)["coverage"]
         self.assertGreater(coverage["not_sampled"], 0)
         self.assertGreater(coverage["regions"], 0)
+
+
+SUBCLASS = """
+import sys, torch
+import torch.utils.checkpoint as cp
+class Own(cp.CheckpointFunction):
+    @staticmethod
+    def forward(ctx, run, preserve, *arguments):
+        print("own forward", torch.is_grad_enabled())
+        return cp.CheckpointFunction.forward(ctx, run, preserve, *arguments)
+x = torch.ones(3, requires_grad=True)
+y = Own.apply(lambda a: a * 2, True, x)
+print(type(y.grad_fn).__name__)
+y.sum().backward()
+print(x.grad.tolist())
+try:
+    cp.checkpoint(lambda a: 1 / 0, x, use_reentrant=True)
+except ZeroDivisionError:
+    import traceback
+    print([frame.name for frame in traceback.extract_tb(sys.exc_info()[2]) if frame.name in ("apply", "before", "after")])
+"""
+
+# A mode of the job's begins inside of a region and ends after it: the watch below it can only be taken away later.
+MODES = """
+import torch
+from torch.utils.checkpoint import checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+class Own(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        return function(*arguments, **(keywords or {}))
+own = []
+def entering(x):
+    if not own:
+        own.append(Own())
+        own[0].__enter__()
+    return torch.tanh(x)
+def ours():
+    return [type(mode).__name__ for mode in _get_current_dispatch_mode_stack()]
+for reentrant in (False, True):
+    own.clear()
+    x = torch.ones(3, requires_grad=True)
+    y = checkpoint(lambda a: checkpoint(entering, a, use_reentrant=reentrant), x, use_reentrant=reentrant)
+    assert ours()[-1:] == ["Own"], ours()
+    own[0].__exit__(None, None, None)
+    checkpoint(torch.tanh, x, use_reentrant=reentrant)
+    print(ours())
+"""
+
+
+class Harmless(support.TorchTest):
+    def beside(self, script, name):
+        run = self.record(script, name=name, options=("--check-replay",))
+        plain = self.plain([sys.executable, self.folder / f"{name}.py"])
+        self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
+        self.assert_sound(run)
+        return run
+
+    def test_a_jobs_own_checkpoint_function_stays_what_it_is(self):
+        run = self.beside(SUBCLASS, "subclass")
+        self.assertIn("OwnBackward", run.stdout)
+        self.assertEqual(run.stdout.splitlines()[0], "own forward False")
+
+    def test_no_watch_stays_on_the_threads_stack(self):
+        self.assertEqual(self.beside(MODES, "modes").stdout, "[]\n[]\n")
+
+    def test_memory_that_torch_takes_for_us_is_stated_as_ours(self):
+        script = """
+import torch
+from torch.utils.checkpoint import checkpoint
+layer = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout())
+for reentrant in (False, True):
+    checkpoint(layer, torch.ones(2, 4, requires_grad=True), use_reentrant=reentrant).sum().backward()
+"""
+        own, checked = self.allocated(self.record(script, options=("--check-replay",)))
+        none, plain = self.allocated(self.record(script, name="plain"))
+        self.assertEqual(none, [])
+        self.assertGreaterEqual(len(own), 8)  # states at both ends of a forward and around a recompute
+        self.assertEqual(set(own), {torch_state_bytes()})
+        self.assertEqual(checked, plain)  # all others are the job's, in the same order
+
+    def allocated(self, run):
+        """-> bytes of the blocks that are ours, and of the job's."""
+        text = subprocess.run([support.LIVESET, "dump", run.trace], capture_output=True, text=True, timeout=100).stdout
+        ours, others = [], []
+        lines = text.splitlines()
+        for line, following in zip(lines, lines[1:] + [""]):
+            event = re.search(r" alloc .* address=(\S+) bytes=(\d+)", line)
+            if event is not None:
+                said = " storage " in following and f"address={event[1]} " in following and "name=liveset class=library" in following
+                (ours if said else others).append(int(event[2]))
+        return ours, others
+
+
+def torch_state_bytes():
+    import torch
+    return torch.default_generator.get_state().numel()
 
 
 class DryRun(support.DryRunTest):

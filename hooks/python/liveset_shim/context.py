@@ -35,6 +35,8 @@ class ThreadState(threading.local):
         self.step = -1
         self.regions = 0  # checkpoint regions of `step` so far
         self.started = None  # a backward that has begun and is on its way to the engine
+        self.grad_wanted = False  # --check-replay: what the caller of a reentrant region wanted
+        self.watches = []  # --check-replay: its modes that are over, but are still on the thread's stack
 
 
 class Context:

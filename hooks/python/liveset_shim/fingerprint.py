@@ -2,7 +2,6 @@
 the parameters that it leaves. Each tensor is read once where it lies: hash, norm, what is not finite, a few elements; whole in files
 beside the trace with LIVESET_FINGERPRINT_VALUES. On only when LIVESET_FINGERPRINT is set.
 """
-import ctypes
 import importlib
 import json
 import math
@@ -81,7 +80,8 @@ class Fingerprint:
 
     def _wanted(self):
         step = self.context.current_step()
-        return step if 0 <= step < self.steps and not self.modules.is_compiling() and not self.context.tracing() else None
+        wanted = 0 <= step < self.steps and not self.modules.is_compiling() and not self.context.tracing() and not self.values.captures()
+        return step if wanted else None
 
     def _loss(self, tensor):
         step = self._wanted()
@@ -138,34 +138,30 @@ class Fingerprint:
             yield number, names.get(key, f"parameter:{number}"), wanted[key]
 
     def _say(self, step, what, number, name, tensor):
-        place = self.values.place(tensor)
         said = {"step": step, "what": what, "order": number, "name": name[:300], "dtype": str(tensor.dtype).removeprefix("torch."),
                 "shape": list(tensor.shape)}
-        if place is not None:
-            dtype = self.context.dtypes.get(tensor.dtype, 0)
-            hashed, *figures = self.context.figures(dtype, *place).split()
-            said["hash"] = hashed
-            if figures:
-                squares, largest, not_finite = figures
-                said["norm"] = _finite(math.sqrt(_double(squares)))
-                said["max_abs"] = _finite(_double(largest))
-                said["not_finite"] = int(not_finite, 16)
-            samples = [[position, element(bits, tensor.dtype)] for position, bits in self.values.samples(tensor)]
-            said["samples"] = [[position, _finite(float(number))] for position, number in samples if number is not None]
-            if self.folder:
-                self._write(said, tensor)
-        self.context.attribute(self.context.text(KEY), self.context.string(json.dumps(said)))
+        with self.values.read(tensor) as reading:
+            if reading:
+                hashed, *figures = self.context.figures(self.context.dtypes.get(tensor.dtype, 0), *reading.place).split()
+                said["hash"] = hashed
+                if figures:
+                    squares, largest, not_finite = figures
+                    said["norm"] = _finite(math.sqrt(_double(squares)))
+                    said["max_abs"] = _finite(_double(largest))
+                    said["not_finite"] = int(not_finite, 16)
+                samples = [[position, element(bits, tensor.dtype)] for position, bits in reading.samples()]
+                said["samples"] = [[position, _finite(float(number))] for position, number in samples if number is not None]
+            self.context.attribute(self.context.text(KEY), self.context.string(json.dumps(said)))
+            if reading and self.folder:
+                self._write(said, reading.place)
 
-    def _write(self, said, tensor):
+    def _write(self, said, place):
         os.makedirs(self.folder, exist_ok=True)
         file = f"{said['step']}-{said['what']}-{said['order']}.bin"
-        if not tensor.is_contiguous():
-            with self.torch.no_grad():
-                tensor = tensor.contiguous()
-        place = self.values.place(tensor)
-        count = tensor.numel() * tensor.element_size()
         with open(os.path.join(self.folder, file), "wb") as out:
-            out.write(ctypes.string_at(place[0], count) if count else b"")
+            whole = self.context.write_elements(out.fileno(), *place)
+        if not whole:
+            raise OSError(f"{file} could not be written whole in {self.folder}")
         self.index.append({key: said[key] for key in ("step", "what", "name", "dtype", "shape")} | {"file": file})
 
     def _write_index(self):

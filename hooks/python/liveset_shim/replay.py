@@ -11,7 +11,7 @@ import typing
 
 from .replay_compare import compare
 from .replay_findings import Findings
-from .replay_state import PYTHON, States
+from .replay_state import PYTHON, States, contents
 from .tensor_values import TensorValues, sampled
 
 MOST_OPERATORS = 20000  # of a region
@@ -116,7 +116,10 @@ class Replay:
             self.findings.cannot_see("non-reentrant regions: this torch has other ones")
         function = getattr(module, "CheckpointFunction", None)
         if function is not None:
-            self._patch(function, "apply", self._reentrant_apply, staticmethod)
+            if hasattr(function.apply, "__func__"):
+                self._patch(function, "apply", self._reentrant_apply, classmethod)
+            else:
+                self.findings.cannot_see("reentrant regions without gradients: this torch's Function is another one")
             self._patch(function, "forward", self._reentrant_forward, staticmethod)
             self._patch(function, "backward", self._reentrant_backward, staticmethod)
 
@@ -142,6 +145,10 @@ class Replay:
     def _wanted(self):
         if self.modules.is_compiling() or self.context.tracing():
             return False
+        if self.values.captures():
+            self.findings.count("captured")
+            self.findings.cannot_see("regions whose CUDA graph is captured")
+            return False
         self.regions += 1
         if sampled(self.regions, self.rate):
             return True
@@ -154,7 +161,7 @@ class Replay:
         if stack:
             record.region, record.module = self.findings.names_of(stack[-1].scope)
         record.begin = Moment(self.states, record.function, True)
-        record.buffers = frozenset(_address(buffer) for _, module in self.states.modules_of(record.function)
+        record.buffers = frozenset(self.values.address(buffer) for _, module in self.states.modules_of(record.function)
                                    for buffer in module._buffers.values() if buffer is not None)
         self.findings.count("regions")
 
@@ -164,7 +171,7 @@ class Replay:
         named += self.states.captured_tensors(record_function)
         for name, item in named:
             _for_each_tensor(self.context.Tensor, item, lambda tensor, name=name: found.append(
-                (name, self.values.digest(tensor), tensor._version, _address(tensor))))
+                (name, self.values.digest(tensor), tensor._version, self.values.address(tensor))))
         return found
 
     def _mode(self, of, hashing):
@@ -175,17 +182,27 @@ class Replay:
             self.findings.cannot_see("operators of regions, in jobs that use torch.compile")
             of.used = None
             return None
+        self._leave_left()
         mode = self.mode_type(of, hashing)
         mode.__enter__()
         return mode
 
     def _leave_mode(self, mode):
-        if mode is None:
-            return
-        if mode.is_innermost():
-            mode.__exit__(None, None, None)
-        else:
-            mode.off = True  # another one was left on the stack: to take ours would take that one
+        if mode is not None:
+            mode.off = True
+            self.context.thread.watches.append(mode)
+        self._leave_left()
+
+    def _leave_left(self):
+        """Takes the watches that are over from the thread's stack of modes. One below a mode of the job that is still there has to wait:
+        to take the innermost would take that one."""
+        watches = self.context.thread.watches
+        while watches:
+            over = next((watch for watch in watches if watch.is_innermost()), None)
+            if over is None:
+                return
+            watches.remove(over)
+            over.__exit__(None, None, None)
 
     def _finish(self, record, replay):
         self.findings.count("recomputes")
@@ -317,19 +334,21 @@ class Replay:
         return metadata
 
     def _slot(self, tensor, record):
-        values = self.values
-        digest = values.digest(tensor)
+        described = self._described(tensor)
+        digest = described[3]
         self.findings.count("values" if digest is not None else "values_not_compared")
         if digest is not None:
             self.findings.count("value_bytes", tensor.numel() * tensor.element_size())
         stack = self.context.thread.stack
         module = self.findings.names_of(stack[-1].scope)[1] if stack else ""
-        return Slot(*self._described(tensor, digest), record.made.get(_address(tensor)), module, type(tensor) is self.torch.nn.Parameter,
-                    _address(tensor) in record.buffers, len(record.operators))
+        return Slot(*described, record.made.get(self.values.address(tensor)), module, type(tensor) is self.torch.nn.Parameter,
+                    self.values.address(tensor) in record.buffers, len(record.operators))
 
-    def _described(self, tensor, digest):
-        return (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), str(tensor.device), digest,
-                () if digest is None else self.values.samples(tensor))
+    def _described(self, tensor):
+        """The first fields of its Slot; both of what is read are of one reading."""
+        with self.values.read(tensor) as reading:
+            digest, samples = reading.digest(), reading.samples()
+        return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), str(tensor.device), digest, samples
 
     # --- non-reentrant: recompute
 
@@ -409,20 +428,22 @@ class Replay:
             handle = holder.handles.get(gid) if holder is not None else None
             tensor = tensors.get(handle) if handle is not None else None
             if tensor is not None and index < len(record.slots):
-                made[index] = Slot(*self._described(tensor, self.values.digest(tensor)))
+                made[index] = Slot(*self._described(tensor))
         return made
 
     # --- reentrant
 
     def _reentrant_apply(self, original):
-        def apply(*arguments, **keywords):
-            before = getattr(self.context.thread, "grad_wanted", False)
-            self.context.thread.grad_wanted = self.torch.is_grad_enabled()  # inside of the Function it is always off
-            try:
-                return original(*arguments, **keywords)
-            finally:
-                self.context.thread.grad_wanted = before
-        return apply
+        """`original`: bound to the class. A job's own subclass calls it too."""
+        thread, is_grad_enabled = self.context.thread, self.torch.is_grad_enabled
+
+        def before(*_, **__):
+            wanted, thread.grad_wanted = thread.grad_wanted, is_grad_enabled()  # inside of the Function it is always off
+            return wanted
+
+        def after(wanted, *_):
+            thread.grad_wanted = wanted
+        return self.context.around(before, original.__func__, after)
 
     def _say_untrained(self, record, arguments):
         """A reentrant region's graph begins at its tensor arguments: when none of them requires grad, there is none."""
@@ -472,7 +493,7 @@ class Replay:
                 try:
                     with self.context.quiet():
                         _for_each_tensor(self.context.Tensor, result, lambda tensor: (replay or record).outputs.append(
-                            Slot(*self._described(tensor, self.values.digest(tensor)))))
+                            Slot(*self._described(tensor))))
                     if replay is None:
                         self.findings.count("values", len(record.outputs))
                         _for_each_tensor(self.context.Tensor, result, lambda tensor: self.findings.count(
@@ -500,7 +521,7 @@ class Replay:
 
     def _reentrant_backward(self, original):
         def backward(ctx, *arguments):
-            record, before = getattr(ctx.run_function, "_liveset_replay", None), None
+            record, before = getattr(getattr(ctx, "run_function", None), "_liveset_replay", None), None
             if record is not None and record.begin is not None:
                 try:
                     with self.context.quiet():
@@ -525,6 +546,7 @@ def _mode_type(replay):
     Tensor, Generator = replay.context.Tensor, replay.torch._C.Generator
     context, values, ignored = replay.context, replay.values, replay.ignored
     is_grad_enabled, default_generator = replay.torch.is_grad_enabled, replay.torch.default_generator
+    generator_state = replay.states.generator
     thread, Parameter = context.thread, replay.torch.nn.Parameter
 
     class Watch(TorchDispatchMode):
@@ -553,7 +575,7 @@ def _mode_type(replay):
                         self.used.add(id(argument))
                 generator = keywords.get("generator")
                 if isinstance(generator, Generator) and generator is not default_generator:
-                    self.generators.append((str(generator.device), values.digest(generator.get_state())))
+                    self.generators.append((str(generator.device), generator_state(generator)))
             except Exception as error:
                 context.failed(error)
             result = function(*arguments, **keywords)
@@ -562,7 +584,7 @@ def _mode_type(replay):
                 digest = None
                 if isinstance(made, Tensor) and not getattr(function, "is_view", False):
                     with context.quiet():
-                        self.made[_address(made)] = len(self.operators)
+                        self.made[values.address(made)] = len(self.operators)
                         if self.hashing and "empty" not in str(function):  # what is not written yet is any number
                             digest = values.digest(made)
                 scope = thread.stack[-1].scope if thread.stack else 0
@@ -572,13 +594,6 @@ def _mode_type(replay):
             return result
 
     return Watch
-
-
-def _address(tensor):
-    try:
-        return tensor.data_ptr()
-    except RuntimeError:
-        return 0
 
 
 def _content(cell):
@@ -592,5 +607,5 @@ def _for_each_tensor(tensor_type, item, say, depth=0):
     if isinstance(item, tensor_type):
         say(item)
     elif depth < 3 and isinstance(item, (list, tuple, dict)):
-        for inner in item.values() if isinstance(item, dict) else item:
+        for inner in contents(item):
             _for_each_tensor(tensor_type, inner, say, depth + 1)

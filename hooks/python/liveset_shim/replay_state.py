@@ -1,4 +1,5 @@
 """What besides its arguments a checkpointed region depends on, or may change: random states, autocast, modules' buffers and attributes."""
+import itertools
 import random
 import sys
 import types
@@ -24,17 +25,21 @@ class States:
 
     def random(self):
         """{source: something that is equal when its state is}"""
-        torch, digest = self.torch, self.values.digest
-        found = {"cpu": digest(torch.default_generator.get_state())}
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch = self.torch
+        found = {"cpu": self.generator(torch.default_generator)}
+        if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
             for index, generator in enumerate(torch.cuda.default_generators):
-                found[f"cuda:{index}"] = digest(generator.get_state())
+                found[f"cuda:{index}"] = self.generator(generator)
         found[PYTHON] = hash(random.getstate())
         numpy = sys.modules.get("numpy.random")
         if numpy is not None and hasattr(numpy, "get_state"):
             name, keys, *rest = numpy.get_state()
             found[NUMPY] = hash((name, keys.tobytes(), *rest))
         return found
+
+    def generator(self, generator):
+        """Hash of a generator's state. Torch gives it as a tensor: memory of ours."""
+        return self.values.digest(self.context.own(generator.get_state))
 
     def autocast(self):
         """(cache is on, ((device, dtype) of those that are on)); the cache only where it matters."""
@@ -134,11 +139,18 @@ class States:
         return found
 
 
+def contents(item):
+    """Iterates over a list, a tuple or a dict's values, without running the methods that the job gave a subclass of one."""
+    if isinstance(item, dict):
+        return iter(dict.values(item))
+    return list.__iter__(item) if isinstance(item, list) else tuple.__iter__(item)
+
+
 def _modules_in(Module, item, depth=0):
     if isinstance(item, Module):
         yield item
     elif depth < 2 and isinstance(item, (list, tuple, dict)):
-        for inner in list(item.values() if isinstance(item, dict) else item)[:MOST_MODULES]:
+        for inner in itertools.islice(contents(item), MOST_MODULES):
             yield from _modules_in(Module, inner, depth + 1)
 
 

@@ -1,7 +1,9 @@
 """Digests of tensors' contents, read natively where they lie: nothing is dispatched, copied or allocated for those in host memory.
 
-Those of a CUDA device are copied to one host buffer of ours, which waits for the device. On a stand-in device they mean nothing.
+Those of a CUDA device are copied to a host buffer of ours, which waits for the device; never while its stream captures a graph, which
+that would break. On a stand-in device they mean nothing.
 """
+import mmap
 import os
 import struct
 
@@ -15,55 +17,119 @@ class TensorValues:
         self.context = context
         self.torch = context.torch
         self.stand_in = "LIVESET_STANDIN" in os.environ
-        self.host_copy = None  # what a tensor of a device was copied to last
+        self.buffers = []  # those that no reading has now: one for each thread that ever read beside others
+        self.capturing = 0  # tensors that were not read because a graph was captured
         self.exact_types = (self.torch.Tensor, self.torch.nn.Parameter)
+        self.storage_address = getattr(self.torch._C, "_data_address", None)
 
     def readable(self, tensor):
-        return (type(tensor) in self.exact_types and tensor.layout is self.torch.strided
-                and (tensor.device.type == "cpu" or tensor.device.type == "cuda" and not self.stand_in))
+        if type(tensor) not in self.exact_types or tensor.layout is not self.torch.strided:
+            return False
+        if tensor.is_conj() or tensor.is_neg():  # what lies in memory is not what they mean
+            return False
+        device = tensor.device.type
+        if device == "cuda" and not self.stand_in and self.captures():
+            self.capturing += 1
+            return False
+        return device == "cpu" or device == "cuda" and not self.stand_in
+
+    def captures(self):
+        """Whether the current CUDA stream captures a graph: nothing may wait for it then."""
+        cuda = self.torch.cuda
+        return cuda.is_initialized() and cuda.is_current_stream_capturing()
+
+    def address_of(self, tensor):
+        """As data_ptr(), which would make a copy-on-write tensor the copy that it was to be only when it is written to."""
+        if self.storage_address is None:
+            return tensor.data_ptr()
+        start = self.storage_address(tensor)
+        return start and start + tensor.storage_offset() * tensor.element_size()
+
+    def address(self, tensor):
+        """Of the first element; 0 where there is no memory."""
+        try:
+            return self.address_of(tensor)
+        except RuntimeError:
+            return 0
 
     def digest(self, tensor):
         """64-bit hash of the elements in the order of their indices; None where there are none to read. Call it inside quiet()."""
-        place = self.place(tensor)
-        return None if place is None else self.context.digest(*place) & (1 << 64) - 1
+        with self.read(tensor) as reading:
+            return reading.digest()
 
-    def place(self, tensor):
-        """What the native functions want to know of a tensor in host memory, or of the copy of one. None: it cannot be read."""
-        if not self.readable(tensor):
-            return None
+    def samples(self, tensor):
+        with self.read(tensor) as reading:
+            return reading.samples()
+
+    def read(self, tensor):
+        return Reading(self, tensor)
+
+
+class Reading:
+    """A tensor's elements in host memory, which stays as it is until the `with` block ends. Falsy: they cannot be read."""
+
+    def __init__(self, values, tensor):
+        self.values = values
+        self.tensor = tensor
+        self.buffer = None
+        self.place = None  # what the native functions want to know
+
+    def __bool__(self):
+        return self.place is not None
+
+    def __enter__(self):
+        values, tensor = self.values, self.tensor
+        if not values.readable(tensor):
+            return self
+        sizes, strides = tuple(tensor.shape), tensor.stride()
         try:
-            if tensor.device.type != "cpu":
-                tensor = self._copied(tensor)
-            address = tensor.data_ptr()
+            address = values.address_of(tensor)
+            if address != 0 and tensor.device.type != "cpu" and tensor.numel() != 0:
+                address = values.address_of(self._copied(sizes, strides))
         except RuntimeError:  # wrapped by torch.func, or without storage
-            return None
-        sizes = tensor.shape
-        if address == 0:
+            self.__exit__()
+            return self
+        if address == 0 or tensor.numel() == 0:
             if tensor.numel() != 0:
-                return None  # its memory was taken away (FSDP does)
-            address, sizes = 1, (0,)
-        place = [address, tensor.element_size(), len(sizes)]
-        for size, stride in zip(sizes, tensor.stride() if len(sizes) == len(tensor.shape) else (1,)):
-            place += size, stride
-        return place
+                return self  # its memory was taken away (FSDP does)
+            address, sizes, strides = 1, (0,), (1,)
+        self.place = [address, tensor.element_size(), len(sizes)]
+        for size, stride in zip(sizes, strides):
+            self.place += size, stride
+        return self
 
-    def _copied(self, tensor):
-        torch = self.torch
+    def __exit__(self, *_):
+        buffer, self.buffer, self.place = self.buffer, None, None
+        if buffer is not None:
+            self.values.buffers.append(buffer)
+
+    def _copied(self, sizes, strides):
+        """The same elements at the same distances in a buffer that is no memory of torch's, and that nobody else has until __exit__.
+        The device allocates nothing for it: both sides are one run of memory."""
+        values, tensor = self.values, self.tensor
+        torch = values.torch
         with torch._C._DisableTorchDispatch(), torch.no_grad():
-            size = tensor.numel() * tensor.element_size()
-            if self.host_copy is None or self.host_copy.numel() < size:
-                self.host_copy = torch.empty(size, dtype=torch.uint8)
-            copy = self.host_copy[:size].view(tensor.dtype).view(tensor.shape)
-            copy.copy_(tensor.detach())
+            span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+            wanted = span * tensor.element_size()
+            try:
+                self.buffer = values.buffers.pop()
+            except IndexError:
+                pass
+            if self.buffer is None or self.buffer.numel() < wanted:
+                self.buffer = torch.frombuffer(mmap.mmap(-1, wanted), dtype=torch.uint8)
+            copy = self.buffer[:wanted].view(tensor.dtype)
+            copy.copy_(tensor.detach().as_strided((span,), (1,), tensor.storage_offset()))
         return copy
 
-    def samples(self, tensor, count=SAMPLES):
+    def digest(self):
+        return None if self.place is None else self.values.context.digest(*self.place) & (1 << 64) - 1
+
+    def samples(self, count=SAMPLES):
         """[(position in the order of indices, bits)] of a few elements at places that are always the same."""
-        place = self.place(tensor)
-        if place is None:
+        if self.place is None:
             return []
-        address, item_bytes, dimensions = place[:3]
-        sizes, strides = place[3::2], place[4::2]
+        address, item_bytes, dimensions = self.place[:3]
+        sizes, strides = self.place[3::2], self.place[4::2]
         elements = 1
         for size in sizes:
             elements *= size
@@ -74,7 +140,7 @@ class TensorValues:
             for dimension in range(dimensions - 1, -1, -1):
                 rest, index = divmod(rest, sizes[dimension])
                 offset += index * strides[dimension]
-            found.append((position, self.context.bits(address + offset * item_bytes, item_bytes) & (1 << 64) - 1))
+            found.append((position, self.values.context.bits(address + offset * item_bytes, item_bytes) & (1 << 64) - 1))
         return found
 
 

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -76,6 +77,25 @@ TEST(Hash, TakesElementsInTheOrderOfTheirIndices) {
   }
 }
 
+TEST(Hash, ElementsAreWrittenInTheSameOrder) {
+  const std::vector<unsigned char> bytes = noise(1 << 18);
+  const std::vector<Shape> shapes = {{{0, 5}, {5, 1}}, {{7, 11}, {11, 1}}, {{11, 7}, {1, 11}}, {{4, 6}, {0, 1}}, {{9000}, {3}}};
+  for (const Shape& shape : shapes) {
+    for (const std::uint64_t item_bytes : {1, 4, 8}) {
+      const auto expected = gathered(bytes.data(), item_bytes, shape);
+      std::FILE* file = std::tmpfile();
+      ASSERT_NE(file, nullptr);
+      EXPECT_TRUE(write_elements(strided(bytes.data(), item_bytes, shape), fileno(file)));
+      std::rewind(file);
+      std::vector<unsigned char> found(expected.size() + 1);
+      found.resize(std::fread(found.data(), 1, found.size(), file));
+      std::fclose(file);
+      EXPECT_EQ(found, expected) << item_bytes;
+    }
+  }
+  EXPECT_FALSE(write_elements(strided(bytes.data(), 1, {{9}, {1}}), -1));
+}
+
 TEST(Figures, CountWhatIsNotFiniteApart) {
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> wide = {3, -4, infinity, -infinity, std::nan(""), 0};
@@ -88,6 +108,8 @@ TEST(Figures, CountWhatIsNotFiniteApart) {
   EXPECT_EQ(figures(strided(narrow.data(), 4, {{2}, {2}}), 7).sum_of_squares, 10);   // every second
   EXPECT_EQ(figures(strided(narrow.data(), 8, {{2}, {1}}), 10).sum_of_squares, 30);  // two complex numbers
   EXPECT_FALSE(figures(strided(narrow.data(), 1, {{2}, {1}}), 24).known);
+  EXPECT_FALSE(figures(strided(narrow.data(), 1, {{0}, {1}}), 24).known);  // nor of none
+  EXPECT_TRUE(figures(strided(narrow.data(), 4, {{0}, {1}}), 7).known);
 }
 
 TEST(Figures, ReadShortFloatsByTheirBits) {
