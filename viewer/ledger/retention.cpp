@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "viewer/ledger/block_finder.h"
+#include "viewer/ledger/retention_list.h"
 #include "viewer/ledger/retention_walk.h"
 #include "viewer/trace/columns.h"
 
@@ -58,34 +60,6 @@ std::size_t item_bytes(int dtype) {
   }
 }
 
-// The largest of many, in bounded memory.
-template <class Weight>
-class Largest {
- public:
-  Largest(std::size_t most, Weight weight) : most_(most), weight_(weight) {}
-  void add(const OverdueBlock& block) {
-    ++count;
-    blocks_.push_back(block);
-    if (blocks_.size() >= 2 * most_) cut();
-  }
-  std::vector<OverdueBlock> take() {
-    cut();
-    return std::move(blocks_);
-  }
-  std::uint64_t count = 0;
-
- private:
-  void cut() {
-    std::sort(blocks_.begin(), blocks_.end(), [this](const OverdueBlock& a, const OverdueBlock& b) {
-      return std::pair(weight_(b), a.block) < std::pair(weight_(a), b.block);
-    });
-    if (blocks_.size() > most_) blocks_.resize(most_);
-  }
-  std::size_t most_;
-  Weight weight_;
-  std::vector<OverdueBlock> blocks_;
-};
-
 double by_bytes_and_time(const OverdueBlock& block) { return block.byte_seconds(); }
 double by_bytes(const OverdueBlock& block) { return static_cast<double>(block.bytes); }
 
@@ -113,6 +87,16 @@ class Pass {
   void add(std::uint32_t ordinal, const Followed& followed, std::uint64_t time_ns, OverdueBlock block);
   void casts();
 
+  const RemadeValue* find_remade(std::uint32_t block) const {
+    const auto place = std::lower_bound(remade_.begin(), remade_.end(), block,
+                                        [&](std::uint32_t value, std::uint32_t b) { return lineage_.values[value].block < b; });
+    return place != remade_.end() && lineage_.values[*place].block == block ? &lineage_.values[*place] : nullptr;
+  }
+  // Of the strings of one text, one.
+  std::uint32_t canonical(std::uint32_t string) {
+    return string == 0 ? 0 : texts_.try_emplace(names_.string(string), string).first->second;
+  }
+  std::uint32_t region_scope(const OverdueBlock& block) const { return block.region != 0 ? lineage_.regions[block.region - 1].scope : 0; }
   Followed& follow(std::uint32_t ordinal) {
     followed_bits_[ordinal / 64] |= std::uint64_t{1} << ordinal % 64;
     return followed_[ordinal];
@@ -169,11 +153,14 @@ class Pass {
   };
   std::vector<Saved> saved_;
   std::map<std::tuple<std::uint32_t, std::uint64_t, std::int16_t, std::int16_t>, TwoDtypes> casts_;
-  Largest<decltype(&by_bytes_and_time)> overdue_{Retention::max_overdue, &by_bytes_and_time};
-  Largest<decltype(&by_bytes)> unused_{Retention::max_overdue, &by_bytes};
+  std::vector<std::uint32_t> remade_;  // values, by block
+  absl::flat_hash_map<std::string_view, std::uint32_t> texts_;
+  OverdueList overdue_{by_bytes_and_time}, unused_{by_bytes};
 };
 
 Result<Retention> Pass::run() {
+  for (std::uint32_t i = 0; i < lineage_.values.size(); ++i) remade_.push_back(i);
+  std::sort(remade_.begin(), remade_.end(), [&](auto a, auto b) { return lineage_.values[a].block < lineage_.values[b].block; });
   for (const StillLive& live : lineage_.still_live) {
     const CheckpointRegion& region = lineage_.regions[live.region];
     if (region.rounds == 0 || region.forward_end == no_event || !is_made(*ledger_.blocks.find(live.block))) continue;
@@ -197,15 +184,15 @@ Result<Retention> Pass::run() {
   end_burst();
   for (const auto& [ordinal, followed] : followed_)
     if (followed.settled || followed.region != 0) add(ordinal, followed, end_ns_, {});
-  out_.overdue_blocks = overdue_.count;
-  out_.unused_blocks = unused_.count;
+  OverdueBlocks overdue = overdue_.take(), unused = unused_.take();
+  out_.overdue_blocks = overdue.all;
+  out_.unused_blocks = unused.all;
+  out_.ungrouped = overdue.ungrouped + unused.ungrouped;
+  out_.overdue = std::move(overdue.largest);
+  out_.unused = std::move(unused.largest);
+  out_.overdue_groups = std::move(overdue.groups);
+  out_.unused_groups = std::move(unused.groups);
   out_.left_out = walks_.left_out;
-  out_.overdue = overdue_.take();
-  out_.unused = unused_.take();
-  for (auto* blocks : {&out_.overdue, &out_.unused}) {
-    for (OverdueBlock& block : *blocks)
-      if (const auto holder = holders_.find(block.block); holder != holders_.end()) block.holder = holder->second;
-  }
   for (const auto& [key, cast] : casts_) out_.two_dtypes.push_back(cast);
   std::stable_sort(out_.two_dtypes.begin(), out_.two_dtypes.end(),
                    [](const TwoDtypes& a, const TwoDtypes& b) { return a.bytes > b.bytes; });
@@ -476,6 +463,13 @@ void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t ti
   if (block.bytes < options_.min_bytes) return;
   block.scope = scopes_[ordinal];
   block.slot = followed.slot;
+  if (const RemadeValue* value = followed.remade ? find_remade(ordinal) : nullptr; value != nullptr) {
+    if (value->scope != 0) block.scope = value->scope;
+    block.slot = value->slot;
+  }
+  block.slot = canonical(block.slot);
+  if (block.release == Release::in_node) block.released_in = canonical(block.released_in);
+  if (const auto holder = holders_.find(ordinal); holder != holders_.end()) block.holder = canonical(holder->second);
   block.region = followed.region;
   block.remade = followed.remade;
   block.used = followed.used;
@@ -483,7 +477,7 @@ void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t ti
     if (!followed.settled) return;
     block.last_use_ns = followed.settled_ns;
     block.held_ns = time_ns - std::min(time_ns, followed.settled_ns);
-    unused_.add(block);
+    unused_.add(block, region_scope(block));
     return;
   }
   // Between the end of its last node and the next event of backward nothing can have let go of it.
@@ -492,7 +486,7 @@ void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t ti
   block.held_ns = time_ns - std::min(time_ns, followed.last_use_ns);
   if (block.held_ns == 0 || block.held_ns < options_.min_delay_ns) return;
   if (block.release == Release::at_the_end)
-    overdue_.add(block);
+    overdue_.add(block, region_scope(block));
   else
     burst_.overdue.push_back(block);
 }
@@ -501,7 +495,7 @@ void Pass::end_burst() {
   for (OverdueBlock& block : burst_.overdue) {
     block.freed_at_once = burst_.blocks;
     if (burst_.blocks >= many_at_once && block.release == Release::outside) block.release = Release::many;
-    overdue_.add(block);
+    overdue_.add(block, region_scope(block));
   }
   burst_.overdue.clear();
   burst_.blocks = 0;

@@ -25,7 +25,7 @@ enum class Release : std::uint8_t {
 };
 
 struct OverdueBlock {
-  std::uint32_t block = 0, scope = 0;  // where it was made
+  std::uint32_t block = 0, scope = 0;  // where it was made; remade: where its original was saved
   std::uint32_t slot = 0;              // String id "AddmmBackward0.mat1"; 0: not known
   std::uint32_t region = 0;            // index into Lineage::regions + 1 of the region that gave it up; 0: none
   std::uint32_t holder = 0;            // String id: what the job says that holds it; 0: nothing
@@ -35,6 +35,19 @@ struct OverdueBlock {
   Release release = Release::at_the_end;
   std::uint64_t bytes = 0, last_use_ns = 0, held_ns = 0;  // unused: since the backward's end
   double byte_seconds() const { return static_cast<double>(bytes) * static_cast<double>(held_ns) * 1e-9; }
+};
+
+// Overdue blocks of one scope, slot and holder that went in the same way.
+struct OverdueGroup {
+  OverdueBlock example;  // the first in the order of the list
+  std::uint64_t blocks = 0, most_bytes = 0, longest_ns = 0;
+  double byte_seconds = 0;
+};
+
+struct OverdueBlocks {
+  std::vector<OverdueBlock> largest;     // the first Retention::max_overdue
+  std::vector<OverdueGroup> groups;      // of all of them, by bytes x time, falling
+  std::uint64_t all = 0, ungrouped = 0;  // ungrouped: those of more than Retention::max_groups groups
 };
 
 // Storages of one scope with the same number of elements in two floating dtypes, both held by the graph: most likely a cast.
@@ -56,16 +69,18 @@ struct Growth {
 };
 
 struct Retention {
-  static constexpr std::size_t max_overdue = 10'000, max_two_dtypes = 100'000, max_growth = 1'000;
+  static constexpr std::size_t max_overdue = 10'000, max_groups = 10'000, max_two_dtypes = 100'000, max_growth = 1'000;
 
-  bool nodes = false;                                   // the trace has the nodes that backward runs; else nothing is known of last uses
-  std::vector<OverdueBlock> overdue;                    // by bytes x time, falling; the first max_overdue
-  std::vector<OverdueBlock> unused;                     // by bytes, falling; likewise
-  std::uint64_t overdue_blocks = 0, unused_blocks = 0;  // all of them
-  std::vector<TwoDtypes> two_dtypes;                    // by bytes, falling
-  std::vector<Growth> growth;                           // by bytes, falling
-  std::uint64_t followed = 0;                           // blocks whose last use was looked for
-  std::uint64_t left_out = 0;                           // nodes and slots of graphs too large to follow, and what they hold
+  bool nodes = false;                 // the trace has the nodes that backward runs; else nothing is known of last uses
+  std::vector<OverdueBlock> overdue;  // by bytes x time, falling; the first max_overdue
+  std::vector<OverdueBlock> unused;   // by bytes, falling; likewise
+  std::vector<OverdueGroup> overdue_groups, unused_groups;  // of all of them, by bytes x time, falling; the first max_groups found
+  std::uint64_t overdue_blocks = 0, unused_blocks = 0;      // all of them
+  std::uint64_t ungrouped = 0;                              // those of them that are in no group
+  std::vector<TwoDtypes> two_dtypes;                        // by bytes, falling
+  std::vector<Growth> growth;                               // by bytes, falling
+  std::uint64_t followed = 0;                               // blocks whose last use was looked for
+  std::uint64_t left_out = 0;                               // nodes and slots of graphs too large to follow, and what they hold
 };
 
 struct RetentionOptions {

@@ -21,21 +21,13 @@ std::string joined(const std::string& module, const std::string& slot) {
 
 class Builder {
  public:
-  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage,
-          const ledger::Retention& found)
-      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {
-    const auto remade = [](const OverdueBlock& block) { return block.remade; };
-    if (std::none_of(found.overdue.begin(), found.overdue.end(), remade) && std::none_of(found.unused.begin(), found.unused.end(), remade))
-      return;
-    for (std::uint32_t i = 0; i < lineage.values.size(); ++i) remade_.push_back(i);
-    std::sort(remade_.begin(), remade_.end(), [&](auto a, auto b) { return lineage.values[a].block < lineage.values[b].block; });
-  }
+  Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage)
+      : names_(file.dictionary()), physical_(physical), lineage_(lineage) {}
 
   LeakFigure figure(const OverdueBlock& block) const {
     LeakFigure figure;
-    const ledger::RemadeValue* remade = block.remade ? find_remade(block.block) : nullptr;
-    figure.module = names_.module_path(remade != nullptr && remade->scope != 0 ? remade->scope : block.scope);
-    figure.slot = names_.string(remade != nullptr ? remade->slot : block.slot);
+    figure.module = names_.module_path(block.scope);
+    figure.slot = names_.string(block.slot);
     figure.kind = block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
     figure.name = joined(figure.module, figure.slot);
     figure.step = ledger::step_at(physical_, physical_.blocks.find(block.block)->birth);
@@ -48,11 +40,6 @@ class Builder {
   }
 
  private:
-  const ledger::RemadeValue* find_remade(std::uint32_t block) const {
-    const auto place = std::lower_bound(remade_.begin(), remade_.end(), block,
-                                        [&](std::uint32_t value, std::uint32_t b) { return lineage_.values[value].block < b; });
-    return place != remade_.end() && lineage_.values[*place].block == block ? &lineage_.values[*place] : nullptr;
-  }
   void how_it_went(const OverdueBlock& block, LeakFigure& figure) const {
     switch (block.release) {
       case Release::at_the_end: figure.evidence = "alive when the trace ended"; break;
@@ -91,7 +78,6 @@ class Builder {
   const trace::Dictionary& names_;
   const ledger::PhysicalLedger& physical_;
   const ledger::Lineage& lineage_;
-  std::vector<std::uint32_t> remade_;  // values, by block
 };
 
 ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
@@ -111,27 +97,33 @@ ordered_json leak_json(const LeakFigure& leak) {
           {"block", leak.block}};
 }
 
-// Values of the same name and holder, of all steps.
-struct Row {
-  const LeakFigure* first = nullptr;
-  std::uint64_t times = 0, most_bytes = 0, longest_ns = 0;
-  double byte_seconds = 0;
-};
-
-std::vector<Row> rows_of(const std::vector<LeakFigure>& leaks) {
-  std::map<std::tuple<std::string, std::string, std::string>, Row> found;
-  for (const LeakFigure& leak : leaks) {
-    Row& row = found[{leak.name, leak.kind, leak.holder}];
-    if (row.first == nullptr) row.first = &leak;
-    ++row.times;
-    row.most_bytes = std::max(row.most_bytes, leak.bytes);
-    row.longest_ns = std::max(row.longest_ns, leak.held_ns);
-    row.byte_seconds += static_cast<double>(leak.bytes) * static_cast<double>(leak.held_ns);
+// Groups that people cannot tell apart are one row.
+std::vector<LeakRow> rows_of(const std::vector<ledger::OverdueGroup>& groups, const Builder& builder) {
+  std::map<std::tuple<std::string, std::string, std::string>, LeakRow> found;
+  for (const ledger::OverdueGroup& group : groups) {
+    LeakFigure figure = builder.figure(group.example);
+    LeakRow& row = found[{figure.name, figure.kind, figure.holder}];
+    if (row.times == 0) row.example = std::move(figure);
+    row.times += group.blocks;
+    row.most_bytes = std::max(row.most_bytes, group.most_bytes);
+    row.longest_ns = std::max(row.longest_ns, group.longest_ns);
+    row.byte_seconds += group.byte_seconds;
   }
-  std::vector<Row> rows;
-  for (auto& [key, row] : found) rows.push_back(row);
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.byte_seconds > b.byte_seconds; });
+  std::vector<LeakRow> rows;
+  for (auto& [key, row] : found) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(), [](const LeakRow& a, const LeakRow& b) { return a.byte_seconds > b.byte_seconds; });
   return rows;
+}
+
+ordered_json row_json(const LeakRow& row) {
+  return {{"name", row.example.name},
+          {"kind", row.example.kind},
+          {"holder", or_null(row.example.holder)},
+          {"guess", row.example.guess},
+          {"times", row.times},
+          {"most_bytes", row.most_bytes},
+          {"longest_ns", row.longest_ns},
+          {"byte_seconds", row.byte_seconds}};
 }
 
 std::string holder_of(const LeakFigure& leak) {
@@ -139,11 +131,11 @@ std::string holder_of(const LeakFigure& leak) {
   return leak.guess ? "perhaps " + leak.holder : leak.holder;
 }
 
-Table leaks_table(const std::vector<Row>& rows, std::size_t top, TableFormat format, const Style& style) {
+Table leaks_table(const std::vector<LeakRow>& rows, std::size_t top, TableFormat format, const Style& style) {
   Table table({{"bytes", true}, {"too long", true}, {"times", true}, {"value"}, {"held by"}}, format, style);
   for (std::size_t i = 0; i < std::min(top, rows.size()); ++i)
     table.row({Cell::bytes(rows[i].most_bytes), Cell::words(format_time(rows[i].longest_ns)), Cell::count(rows[i].times),
-               Cell::words(rows[i].first->name), Cell::words(holder_of(*rows[i].first))});
+               Cell::words(rows[i].example.name), Cell::words(holder_of(rows[i].example))});
   return table;
 }
 
@@ -225,7 +217,9 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   report.overdue = found->overdue_blocks;
   report.never_used = found->unused_blocks;
   const trace::Dictionary& names = file.dictionary();
-  const Builder builder(file, *physical, *lineage, *found);
+  const Builder builder(file, *physical, *lineage);
+  report.rows = rows_of(found->overdue_groups, builder);
+  report.unused_rows = rows_of(found->unused_groups, builder);
   for (const OverdueBlock& block : found->overdue) report.values.push_back(builder.figure(block));
   for (const OverdueBlock& block : found->unused) report.unused.push_back(builder.figure(block));
   for (const ledger::TwoDtypes& cast : found->two_dtypes) {
@@ -256,6 +250,12 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   const trace::Health& health = file.health();
   if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
   if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  if (report.values.size() < report.overdue || report.unused.size() < report.never_used)
+    report.warnings.push_back("the largest " + format_count(report.values.size() + report.unused.size()) + " of " +
+                              format_count(report.overdue + report.never_used) +
+                              " values are listed one by one; the sums by name are of all");
+  if (found->ungrouped != 0)
+    report.warnings.push_back(format_count(found->ungrouped) + " values are in no sum by name: there are too many names");
   if (found->left_out != 0)
     report.warnings.push_back(format_count(found->left_out) +
                               " nodes and slots of graphs are left out, and what they hold: there are too many");
@@ -270,6 +270,9 @@ ordered_json leaks_json(const LeaksReport& report) {
                       {"last_uses_known", report.nodes},
                       {"overdue", report.overdue},
                       {"never_used", report.never_used}};
+  all["rows"] = all["unused_rows"] = ordered_json::array();
+  for (const LeakRow& row : report.rows) all["rows"].push_back(row_json(row));
+  for (const LeakRow& row : report.unused_rows) all["unused_rows"].push_back(row_json(row));
   all["values"] = all["unused"] = all["two_dtypes"] = all["growth"] = ordered_json::array();
   for (const LeakFigure& leak : report.values) all["values"].push_back(leak_json(leak));
   for (const LeakFigure& leak : report.unused) all["unused"].push_back(leak_json(leak));
@@ -309,12 +312,12 @@ std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& 
     text += (text.empty() ? "" : "\n") + title + "\n" + table.render() + more(all, top);
   };
   if (!report.values.empty()) {
-    const std::vector<Row> rows = rows_of(report.values);
+    const std::vector<LeakRow>& rows = report.rows;
     part("LEAKS  " + format_count(report.overdue) + " values lived on after backward's last use of them",
          leaks_table(rows, top, TableFormat::text, style), rows.size());
   }
   if (!report.unused.empty()) {
-    const std::vector<Row> rows = rows_of(report.unused);
+    const std::vector<LeakRow>& rows = report.unused_rows;
     part("UNUSED  " + format_count(report.never_used) + " values were saved for nodes that backward did not run",
          leaks_table(rows, top, TableFormat::text, style), rows.size());
   }
@@ -330,7 +333,7 @@ std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& 
 
 std::string leaks_markdown(const LeaksReport& report, const Style& style) {
   const auto all = [](const auto& list) { return list.size(); };
-  const std::vector<Row> rows = rows_of(report.values), unused = rows_of(report.unused);
+  const std::vector<LeakRow>&rows = report.rows, &unused = report.unused_rows;
   return leaks_table(rows, all(rows), TableFormat::md, style).render() + "\n" +
          leaks_table(unused, all(unused), TableFormat::md, style).render() + "\n" +
          dtypes_table(report, all(report.two_dtypes), TableFormat::md, style).render() + "\n" +

@@ -23,6 +23,13 @@ struct LeakFigure {
   std::string evidence;  // how that was
 };
 
+// All values of one name, kind and holder.
+struct LeakRow {
+  LeakFigure example;  // one of the largest
+  std::uint64_t times = 0, most_bytes = 0, longest_ns = 0;
+  double byte_seconds = 0;
+};
+
 struct TwoDtypesFigure {
   std::string module, slots[2], dtypes[2];
   std::uint64_t bytes = 0, elements = 0, pairs = 0, backwards = 0;
@@ -47,6 +54,7 @@ struct LeaksReport {
   bool nodes = false;                         // the trace has backward's nodes
   std::uint64_t overdue = 0, never_used = 0;  // how many there are; the lists have the largest
   std::vector<LeakFigure> values, unused;
+  std::vector<LeakRow> rows, unused_rows;  // of all of them, by bytes x time, falling
   std::vector<TwoDtypesFigure> two_dtypes;
   std::vector<GrowthFigure> growth;
   std::vector<StreamFigure> streams;

@@ -383,6 +383,50 @@ TEST(HostileRetention, WorkIsInProportionToTheTrace) {
   EXPECT_EQ(retention_of(trace).followed, 1U);
 }
 
+// More blocks than are listed one by one: 300 steps leave 50 each of two names, 15,000 and 15,000.
+TEST(ManyOverdue, AreAllCountedByName) {
+  TorchTrace trace;
+  const auto one = trace.module("one"), two = trace.module("two");
+  const auto node = trace.string("A"), other = trace.string("A.y");
+  const auto named = [&](int kind, std::uint32_t name, std::int64_t number, std::uint64_t address = 0) {
+    writer::Event made = test::event(kind, 0);
+    made.heap = address == 0 ? 0 : trace.cpu;
+    made.address = address;
+    made.name = name;
+    made.number = number;
+    made.memory_class = address == 0 ? 0 : proto::CLASS_ACTIVATION;
+    trace.add(made);
+  };
+  constexpr std::uint64_t steps = 300, each = 100;
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    const auto kept = trace.string("A.x");  // a name is its text, not its number
+    trace.step(static_cast<std::int64_t>(step));
+    trace.phase = proto::PHASE_FORWARD;
+    for (std::uint64_t i = 0; i < each; ++i) trace.make(0x100000 + 0x1000 * i, i % 2 == 0 ? 100 : 2000, i % 2 == 0 ? one : two);
+    named(proto::EVENT_GRAPH_NODE, node, 1);
+    for (std::uint64_t i = 0; i < each; ++i) named(proto::EVENT_VALUE_RETAIN, i % 2 == 0 ? kept : other, 0, 0x100000 + 0x1000 * i);
+    trace.backward(1);
+    named(proto::EVENT_NODE_BEGIN, node, 1);
+    named(proto::EVENT_NODE_END, node, 1);
+    trace.mark(proto::EVENT_BACKWARD_END);
+    for (std::uint64_t i = 0; i < each; ++i) trace.free(0x100000 + 0x1000 * i);
+  }
+  const Retention found = retention_of(trace);
+  EXPECT_EQ(found.overdue_blocks, steps * each);
+  EXPECT_EQ(found.overdue.size(), Retention::max_overdue);
+  EXPECT_EQ(found.ungrouped, 0U);
+  ASSERT_EQ(found.overdue_groups.size(), 2U);
+  EXPECT_EQ(found.overdue_groups[0].example.scope, two);
+  EXPECT_EQ(found.overdue_groups[0].blocks, steps * each / 2);
+  EXPECT_EQ(found.overdue_groups[0].most_bytes, 2000U);
+  EXPECT_EQ(found.overdue_groups[0].longest_ns, 1000 * (each + 1));  // the last free, behind the end of the backward
+  EXPECT_EQ(found.overdue_groups[1].example.scope, one);
+  EXPECT_EQ(found.overdue_groups[1].blocks, steps * each / 2);
+  double sum = 0;
+  for (std::uint64_t i = 0; i < each; i += 2) sum += 100e-9 * 1000.0 * static_cast<double>(i + 2);
+  EXPECT_NEAR(found.overdue_groups[1].byte_seconds, steps * sum, 1e-9);
+}
+
 TEST(HostileRetention, OfAGraphThatIsTooLargeNothingIsSaidOfWhatIsLeftOut) {
   WalkBudget budget;
   budget.used = WalkBudget::most - 3;
