@@ -22,9 +22,11 @@ bool look_for_functions() {
     return function != nullptr;
   };
   Functions found{};
-  const bool all = find(found.data, "aoti_torch_get_data_ptr") && find(found.offset, "aoti_torch_get_storage_offset") &&
-                   find(found.bytes, "aoti_torch_get_storage_size") && find(found.dtype, "aoti_torch_get_dtype") &&
-                   find(found.device_type, "aoti_torch_get_device_type") && find(found.device_index, "aoti_torch_get_device_index");
+  // The latter, of torch before 2.10, first copies a storage that is shared until it is written.
+  const bool all = (find(found.data, "torch_get_const_data_ptr") || find(found.data, "aoti_torch_get_data_ptr")) &&
+                   find(found.offset, "aoti_torch_get_storage_offset") && find(found.bytes, "aoti_torch_get_storage_size") &&
+                   find(found.dtype, "aoti_torch_get_dtype") && find(found.device_type, "aoti_torch_get_device_type") &&
+                   find(found.device_index, "aoti_torch_get_device_index");
   if (all) functions = found;
   __atomic_store_n(&state, all ? 1 : 2, __ATOMIC_RELEASE);
   return all;
@@ -33,7 +35,10 @@ bool look_for_functions() {
 // Bytes of an element by c10::ScalarType; 0: of no type that the trace knows.
 constexpr std::uint8_t element_bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 4, 8};
 
-std::uint64_t plain_table = 0, other_table = 0;
+std::uint64_t plain_table = 0;
+constexpr std::uint32_t most_others = 4;
+std::uint64_t other_tables[most_others] = {};  // of the last classes that are not plain
+std::uint32_t next_other = 0;
 
 // Of a class that was not met just before. `implementation` may be anything.
 bool is_plain_slowly(std::uint64_t implementation) {
@@ -42,7 +47,8 @@ bool is_plain_slowly(std::uint64_t implementation) {
   if (!copy_memory(implementation, &table, 8)) return false;
   const bool plain = copy_memory(table - 8, &type, 8) && copy_memory(type + 8, &name, 8) &&
                      copy_memory(name, mangled, sizeof mangled - 1) && std::strcmp(mangled, "N3c1010TensorImplE") == 0;
-  __atomic_store_n(plain ? &plain_table : &other_table, table, __ATOMIC_RELAXED);
+  std::uint64_t& kept = plain ? plain_table : other_tables[__atomic_fetch_add(&next_other, 1, __ATOMIC_RELAXED) % most_others];
+  __atomic_store_n(&kept, table, __ATOMIC_RELAXED);
   return plain;
 }
 
@@ -51,7 +57,10 @@ bool is_plain(const void* tensor) {
   if (implementation == 0) return false;
   const std::uint64_t table = *reinterpret_cast<const std::uint64_t*>(implementation);
   if (__builtin_expect(table == __atomic_load_n(&plain_table, __ATOMIC_RELAXED), 1)) return true;
-  return table != __atomic_load_n(&other_table, __ATOMIC_RELAXED) && is_plain_slowly(implementation);
+  for (const std::uint64_t& other : other_tables) {
+    if (table == __atomic_load_n(&other, __ATOMIC_RELAXED)) return false;
+  }
+  return is_plain_slowly(implementation);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ void (*restore)(Object* type, Object* error, Object* traceback) = nullptr;
 Object* (*item)(Object* tuple, std::intptr_t place) = nullptr;  // borrowed
 std::intptr_t (*size_of)(Object* tuple) = nullptr;
 Object* (*pack)(std::intptr_t size, ...) = nullptr;
+int (*is_true)(Object* object) = nullptr;
 
 void release(Object* object) {
   if (object != nullptr) py->decrease(object);
@@ -40,12 +41,13 @@ Object* call_around(Object* self, Object* arguments, Object* keywords) {
   Object* given = arguments;
   if (size_of(self) > 3) {
     Object* both = token;
-    if (size_of(both) != 2) {  // no tuple of two: an error is set
-      release(both);
-      return nullptr;
+    token = py->none;
+    if (size_of(both) == 2) {
+      token = item(both, 0);
+      given = item(both, 1);
+    } else if (py->error() != nullptr) {
+      py->clear_error();  // no tuple: an error of ours, so the call goes on as the job made it
     }
-    token = item(both, 0);
-    given = item(both, 1);
     py->increase(token);
     py->increase(given);
     release(both);
@@ -72,8 +74,10 @@ Object* around(Object*, Object* const* values, std::intptr_t count) {
   static MethodDefinition definition{"liveset_around", reinterpret_cast<FastFunction>(reinterpret_cast<void (*)()>(&call_around)),
                                      method_keywords, nullptr};
   Object* held = nullptr;
-  if (count == 3) held = pack(3, values[0], values[1], values[2]);
-  if (count == 4) held = pack(4, values[0], values[1], values[2], values[3]);
+  if (count == 3 || (count == 4 && is_true(values[3]) == 0))
+    held = pack(3, values[0], values[1], values[2]);
+  else if (count == 4)
+    held = pack(4, values[0], values[1], values[2], values[3]);
   if (held == nullptr) {
     if (py->error() != nullptr) return nullptr;
     py->increase(py->none);
@@ -96,7 +100,7 @@ Object* make_around(const CPython& interpreter) {
   py = &interpreter;
   const bool found = find(call, "PyObject_Call") && find(call_with, "PyObject_CallFunctionObjArgs") && find(fetch, "PyErr_Fetch") &&
                      find(restore, "PyErr_Restore") && find(item, "PyTuple_GetItem") && find(size_of, "PyTuple_Size") &&
-                     find(pack, "PyTuple_Pack");
+                     find(pack, "PyTuple_Pack") && find(is_true, "PyObject_IsTrue");
   if (!found) return nullptr;
   static MethodDefinition definition{"around", around, method_fastcall, nullptr};
   return interpreter.new_function(&definition, nullptr, nullptr);

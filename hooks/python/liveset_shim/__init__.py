@@ -6,8 +6,10 @@ or modules alive; nothing is pushed on autograd's hook stack; the training scrip
 """
 import importlib
 import os
+import sys
 
-from . import checkpoints, distributed, ending, engine, fingerprint, holders, missing, modules, optimizers, reentrant, replay, sharded, statistics
+from . import checkpoints, distributed, ending, engine, fingerprint, holders, missing, modules, optimizers, reentrant, replay, sharded, statistics, \
+    unseen
 from .context import Context
 
 COVERS = ("module scopes, steps, phases; at every backward the storages that the autograd graph retains; inputs and random "
@@ -52,6 +54,10 @@ def install_parts(context):
     except BaseException:
         uninstall()
         raise
+    try:
+        unseen.hide(context, [module for name, module in list(sys.modules.items()) if name.startswith(f"{__name__}.")])
+    except Exception as error:
+        context.failed(error)
     missing.say(context, lacks)
     cannot_see = "; ".join([CANNOT_SEE, *lacks])
     before = context.reports_before()

@@ -8,6 +8,7 @@ before that they were saved on an autograd node, that of `input_saver`. Keyword 
 import sys
 import weakref
 
+from .addresses import storage_address
 from .around import original_of
 from .context import ACTIVATION, CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
 from .regions import Regions, autocast_of
@@ -156,7 +157,7 @@ class Checkpoints:
                 if kind in exact_types and tensor.layout is strided and not modes():
                     try:
                         storage = tensor.untyped_storage()
-                        drop(memory_class, heap_of(tensor.device), storage.data_ptr(), storage.nbytes(), 0,
+                        drop(memory_class, heap_of(tensor.device), storage_address(tensor, storage), storage.nbytes(), 0,
                              dtypes.get(tensor.dtype, 0) | index + 1 << INDEX_SHIFT, 0)
                         return result
                     except (RuntimeError, NotImplementedError):
@@ -304,5 +305,12 @@ def for_each_tensor(tensor_type, item, say, depth=0):
     if isinstance(item, tensor_type):
         say(item)
     elif depth < 3 and isinstance(item, (list, tuple, dict)):
-        for inner in item.values() if isinstance(item, dict) else item:
+        for inner in contents_of(item):
             for_each_tensor(tensor_type, inner, say, depth + 1)
+
+
+def contents_of(item):
+    """What is in a dict (its values), list or tuple, read as it lies there: a subclass of the job's may run code in its own methods."""
+    if isinstance(item, dict):
+        return list(dict.values(item))
+    return list.__iter__(item) if isinstance(item, list) else tuple.__iter__(item)

@@ -4,6 +4,7 @@ import signal
 import threading
 import types
 
+from .addresses import is_fake, storage_address
 from .around import around
 
 # Numbers of proto/trace.proto (a test compares).
@@ -109,6 +110,8 @@ class Context:
     def say(self, record, memory_class, tensor, name=0, index=-1, scope=0):
         """Calls `record` (storage, retain, drop, remake, offload, holder: native functions) for each storage that is in `tensor`.
         `index`: of a checkpoint region's slot. `scope`: what it is said of; 0: where the thread is. Call it inside `with quiet()`."""
+        if type(tensor) not in self._exact_types and is_fake(tensor):
+            return
         if type(tensor) not in self._exact_types and self._is_wrapper(tensor):
             for attribute in tensor.__tensor_flatten__()[0]:
                 inner = getattr(tensor, attribute)
@@ -121,7 +124,7 @@ class Context:
             return
         try:
             storage = tensor.untyped_storage()
-            address = storage.data_ptr()
+            address = storage_address(tensor, storage)
         except (RuntimeError, NotImplementedError):
             inner = self._unwrap(tensor) if self._unwrap is not None else tensor
             if inner is tensor:

@@ -10,6 +10,7 @@ import sys
 import types
 import weakref
 
+from .addresses import data_address, storage_address
 from .checkpoints import for_each_tensor
 
 MODULE = "torch._C._distributed_c10d"
@@ -91,9 +92,9 @@ class Distributed:
         context = self.context
         try:
             storage = tensor.untyped_storage()
-            address, size = storage.data_ptr(), storage.nbytes()
+            address, size = storage_address(tensor, storage), storage.nbytes()
             if tensor.is_contiguous():
-                address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+                address, size = data_address(tensor), tensor.numel() * tensor.element_size()
         except (RuntimeError, NotImplementedError):
             return
         context.collective(0, context.heap_of(tensor.device), address, size, text, -1)

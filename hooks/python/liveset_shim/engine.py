@@ -4,6 +4,7 @@ libraries that bypass both (Megatron) call, so a proxy that forwards everything 
 torch's own two functions allocate the first gradients (torch.autograd._make_grads) before they call the engine. These are
 part of the backward, so for them it begins one call earlier; the engine's proxy then only ends it.
 """
+from .addresses import data_address
 from .context import ACTIVATION_GRADIENT, BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
 from .graph import Graph
 from .packed import PackedRanges
@@ -103,15 +104,23 @@ class Engine:
         thread = context.thread
         # Inside a module's forward (a gradient penalty) forward goes on; otherwise the loss is over.
         context.phase(before if thread.stack else thread.base)
-        with context.quiet():
-            for leaf in leaves:
-                if leaf.is_leaf:
-                    gradient = leaf.grad
-                    if gradient is not None:
-                        context.state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(leaf))
-                        if not gradient.is_sparse:
-                            context.stated_gradients.add(gradient.data_ptr())
-        context.mark(BACKWARD_END, 0)
+        try:
+            with context.quiet():
+                for leaf in leaves:
+                    try:
+                        self._state_gradient(leaf)
+                    except Exception as error:
+                        context.failed(error)
+        finally:
+            context.mark(BACKWARD_END, 0)
+
+    def _state_gradient(self, leaf):
+        context = self.context
+        gradient = leaf.grad if leaf.is_leaf else None
+        if gradient is not None:
+            context.state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(leaf))
+            if gradient.layout is context.torch.strided:
+                context.stated_gradients.add(data_address(gradient))
 
     def before_run(self, *arguments, **keywords):
         """Of the engine's run_backward."""

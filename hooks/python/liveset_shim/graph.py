@@ -11,7 +11,8 @@ something without a tensor (a path, a key), which is out of memory. A placeholde
 import os
 import sys
 
-from .checkpoints import for_each_tensor
+from .addresses import storage_address
+from .checkpoints import contents_of, for_each_tensor
 from .context import ACTIVATION, CHECKPOINT_INPUT, DEVICE_TYPES, INDEX_SHIFT, OFFLOADED, PARAMETER, RNG_STATE
 
 RANDOM_STATES = ("fwd_cpu_state", "fwd_gpu_states", "fwd_device_states")
@@ -72,31 +73,36 @@ class Graph:
                 self._unpack(node, known)
                 continue
             graph_node(label, node._sequence_nr())
-            for read, name in slots:
-                saved = read(node)
-                if type(saved) is tuple:
-                    for one in saved:
-                        if not retain_slot(ACTIVATION, one, name):
-                            self._slot(one.data, name, one, device)
-                    continue
-                if type(saved) is saved_tensor and retain_slot(ACTIVATION, saved, name):
-                    continue
-                tensor = saved.data
-                if tensor is None:
-                    continue
-                kind = type(tensor)
-                # The common cases by hand: this is the innermost loop of the walk.
-                if kind in exact_types:
-                    if (one_device or tensor.device == device) and retain(PARAMETER if kind is Parameter else ACTIVATION, tensor, name):
-                        if self.learning_slots:
-                            self._learn_slot(saved, tensor)
+            try:
+                for read, name in slots:
+                    saved = read(node)
+                    if type(saved) is tuple:
+                        for one in saved:
+                            if not retain_slot(ACTIVATION, one, name):
+                                self._slot(one.data, name, one, device)
                         continue
-                elif kind is holder_type:
-                    slot = slot_of(tensor)
-                    if slot is not None:
-                        use_slot(name, slot[1] + 1 << INDEX_SHIFT, slot[0])
-                    continue
-                self._slot(tensor, name, saved, device)
+                    if type(saved) is saved_tensor and retain_slot(ACTIVATION, saved, name):
+                        continue
+                    tensor = saved.data
+                    if tensor is None:
+                        continue
+                    kind = type(tensor)
+                    # The common cases by hand: this is the innermost loop of the walk.
+                    if kind in exact_types:
+                        if (one_device or tensor.device == device) and retain(PARAMETER if kind is Parameter else ACTIVATION, tensor, name):
+                            if self.learning_slots:
+                                self._learn_slot(saved, tensor)
+                            continue
+                    elif kind is holder_type:
+                        slot = slot_of(tensor)
+                        if slot is not None:
+                            use_slot(name, slot[1] + 1 << INDEX_SHIFT, slot[0])
+                        continue
+                    self._slot(tensor, name, saved, device)
+            except Exception as error:
+                # An earlier backward may have freed this node, and no other: torch itself says so when its slots are read.
+                if not isinstance(error, RuntimeError) or error.__traceback__.tb_next is not None:
+                    context.failed(error)
         self.learning = learning
         return len(seen), leaves
 
@@ -129,7 +135,7 @@ class Graph:
             if not tensors and packed and without_tensor(data):
                 context.offload_slot(name, 0)
             # As save_on_cpu packs: where the tensor was, and its copy.
-            moved = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], context.torch.device)
+            moved = isinstance(data, tuple) and tuple.__len__(data) == 2 and isinstance(tuple.__getitem__(data, 0), context.torch.device)
             for tensor in tensors:
                 if packed and (moved or device is not None and tensor.device != device):
                     context.say(context.offload, OFFLOADED, tensor, name)
@@ -143,7 +149,7 @@ class Graph:
         dtype, device = context.dtypes.get(tensor.dtype, 0), tensor.device
         if dtype and tensor.numel() and device.type in DEVICE_TYPES and saved.unpack_hook is None:
             storage = tensor.untyped_storage()
-            self.learning_slots = context.learn_slot(saved, storage.data_ptr(), storage.nbytes(), dtype, DEVICE_TYPES[device.type],
+            self.learning_slots = context.learn_slot(saved, storage_address(tensor, storage), storage.nbytes(), dtype, DEVICE_TYPES[device.type],
                                                      device.index or 0)
 
     def _retained(self, tensor, name):
@@ -185,7 +191,7 @@ class Graph:
             else:
                 for saved in node._raw_saved_tensors or ():
                     self._slot(saved.data, name, saved, device)
-            for attribute, item in getattr(node, "__dict__", {}).items():
+            for attribute, item in dict.items(getattr(node, "__dict__", {})):
                 if attribute in RANDOM_STATES:
                     say = lambda tensor: context.say(context.storage, RNG_STATE, tensor, 0, -1, region)
                 else:
@@ -225,7 +231,7 @@ def without_tensor(data):
     """Whether what a hook packed is surely no memory of torch: a path, a key, a few of them, or an object that has only such (the
     file of PyTorch's own tutorial)."""
     if isinstance(data, (list, tuple)):
-        return all(without_tensor(inner) for inner in data)
+        return all(without_tensor(inner) for inner in contents_of(data))
     if isinstance(data, OUT_OF_MEMORY):
         return True
     try:

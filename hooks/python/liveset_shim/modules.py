@@ -4,6 +4,7 @@ relative to the scope in which they are called, so that the path reads GPT.bs.0.
 import sys
 import weakref
 
+from .addresses import data_address
 from .context import BUFFER, FORWARD, LOSS, PARAMETER, SCOPE_MODULE, SCOPE_REGION
 
 
@@ -223,9 +224,9 @@ class Modules:
         first = next(module.parameters(), None)
         with self.context.quiet():
             try:
-                address = first.data_ptr()
+                address = -1 if first is None else data_address(first)
             except (AttributeError, RuntimeError, NotImplementedError, ValueError):
-                address = -1  # none, sparse, lazy, or wrapped by torch.func
+                address = -1  # sparse, lazy, or wrapped by torch.func
             if address == place.first_parameter:
                 return
             place.first_parameter = address

@@ -2,6 +2,8 @@
 import importlib
 import weakref
 
+from .addresses import data_address
+from .checkpoints import contents_of
 from .context import GRADIENT, OPTIMIZER, OPTIMIZER_STATE, OTHER, PARAMETER
 
 
@@ -53,6 +55,7 @@ class Optimizers:
         thread.base = OPTIMIZER
         context.phase(OPTIMIZER)
         state, Parameter, stated = context.state, context.torch.nn.Parameter, context.stated_gradients
+        strided = context.torch.strided
         with context.quiet():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -61,7 +64,7 @@ class Optimizers:
                             state(PARAMETER, parameter)
                         if parameter.is_leaf:  # .grad of others warns
                             gradient = parameter.grad
-                            if gradient is not None and (gradient.is_sparse or gradient.data_ptr() not in stated):
+                            if gradient is not None and (gradient.layout is not strided or data_address(gradient) not in stated):
                                 state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(parameter))
                     except Exception as error:
                         context.failed(error)
@@ -82,7 +85,7 @@ class Optimizers:
             context.on_step_over()
 
     def _state_all(self, state, depth=0):
-        items = state.values() if isinstance(state, dict) else state
+        items = contents_of(state) if isinstance(state, (dict, list, tuple)) else state
         for item in items:
             try:
                 if isinstance(item, self.context.Tensor):
@@ -96,7 +99,7 @@ class Optimizers:
         """Most optimizers keep their tensors from step to step: one that is where it was needs no second statement."""
         known = self.known_state
         found = known.get(id(tensor))
-        address = 0 if tensor.is_sparse else tensor.data_ptr()
+        address = data_address(tensor) if tensor.layout is self.context.torch.strided else 0
         if found is not None and found[0]() is tensor and found[1] == address:
             return
         if len(known) & 1023 == 1023:

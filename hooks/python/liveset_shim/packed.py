@@ -26,8 +26,10 @@ class PackedRanges:
         enter, leave = self.original
 
         def __enter__(hook):
-            self.open.setdefault(id(hook), []).append(self.next_number())
-            return enter(hook)
+            number = self.next_number()
+            result = enter(hook)  # one that raises has no exit
+            self.open.setdefault(id(hook), []).append(number)
+            return result
 
         def __exit__(hook, *arguments):
             result = leave(hook, *arguments)

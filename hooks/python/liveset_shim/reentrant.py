@@ -62,11 +62,14 @@ class Reentrant:
             return (ctx, region, run), (ctx, run, preserve_rng_state, *arguments)
 
         def after(token, raised, result):
-            if token is not None:
-                ctx, region, run = token
-                if getattr(ctx, "run_function", None) is run:
-                    ctx.run_function = original_of(run)
-                ctx._liveset_region = region
+            try:
+                if token is not None:
+                    ctx, region, run = token
+                    if getattr(ctx, "run_function", None) is run:
+                        ctx.run_function = original_of(run)
+                    ctx._liveset_region = region
+            except Exception as error:
+                self.context.failed(error)
 
         return self.context.around(before, original, after, True)
 
@@ -79,16 +82,22 @@ class Reentrant:
 
     def _backward(self, original):
         def before(ctx, *gradients):
-            region = getattr(ctx, "_liveset_region", None)
-            if region is None:
-                return None
-            function = original_of(ctx.run_function)
-            ctx.run_function = self._recomputing(function, region)
-            return ctx, function
+            try:
+                region = getattr(ctx, "_liveset_region", None)
+                function = original_of(getattr(ctx, "run_function", None))
+                if region is not None and function is not None:
+                    ctx.run_function = self._recomputing(function, region)
+                    return ctx, function
+            except Exception as error:
+                self.context.failed(error)
+            return None
 
         def after(token, raised, result):
-            if token is not None:
-                ctx, ctx.run_function = token
+            try:
+                if token is not None:
+                    ctx, ctx.run_function = token
+            except Exception as error:
+                self.context.failed(error)
 
         return self.context.around(before, original, after)
 
@@ -96,15 +105,20 @@ class Reentrant:
         regions, local = self.regions, self.regions.local
 
         def before(*inputs, **keywords):
-            self.forget_older()
             given_up, local.given_up = local.given_up, 0  # this run builds a graph, whatever was around the call that began the backward
+            try:
+                self.forget_older()
+            except Exception as error:
+                self.context.failed(error)
             return regions.begin_recompute(region), given_up
 
         def after(token, raised, result):
             state, given_up = token
             outputs = () if raised is not None else result
-            regions.end_recompute(state, False, raised, lambda: self._say_outputs(outputs, region.scope))
-            local.given_up = given_up
+            try:
+                regions.end_recompute(state, False, raised, lambda: self._say_outputs(outputs, region.scope))
+            finally:
+                local.given_up = given_up
 
         return self.context.around(before, function, after)
 

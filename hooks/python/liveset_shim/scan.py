@@ -13,6 +13,9 @@ import sys
 import time
 import types
 
+from .addresses import storage_address
+from .checkpoints import contents_of
+
 MOST_TENSORS = 256   # the largest
 MOST_FOLLOWED = 16   # objects of one level: get_referrers compares every reference of the interpreter with each of them
 MOST_REFERRERS = 256
@@ -303,7 +306,7 @@ def read_locals(frame, read):
 def address_of(tensor):
     """Of its storage; 0 where there is none."""
     try:
-        return tensor.untyped_storage().data_ptr()
+        return storage_address(tensor, tensor.untyped_storage())
     except Exception:
         return 0
 
@@ -312,7 +315,7 @@ def add_addresses(content, known, depth=0):
     """Adds the storages of the tensors in dicts, lists and tuples."""
     if isinstance(content, (dict, list, tuple)):
         if depth < 3:
-            for item in list(content.values() if isinstance(content, dict) else content):
+            for item in contents_of(content):
                 add_addresses(item, known, depth + 1)
     elif content is not None:
         known.add(address_of(content))
