@@ -37,6 +37,9 @@ Claim claim_of(Kind kind, bool has_value, MemoryClass stated, const Block& block
       // A region saves again what it takes from outside, too: that was not made again.
       if (!is_saved) return {stated, Evidence::remade};
       if (block.phase() == trace::Phase::recompute) return {MemoryClass::recomputed_activation, Evidence::remade};
+      // Given up and read again: what the region takes from outside without being given it.
+      if (block.evidence() == Evidence::dropped || block.evidence() == Evidence::dropped_alive)
+        return {MemoryClass::checkpoint_input, Evidence::read_again};
       return {};
     case Kind::value_drop:
       if (has_value) return {stated, Evidence::value};
@@ -133,6 +136,7 @@ class Pass {
   void born(const trace::Columns& columns, std::uint64_t event);
   void detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides);
   std::uint32_t region_of(std::uint32_t scope) const;
+  void still_alive(std::uint32_t region, std::uint64_t event);
   void backward(std::uint32_t thread);
 
   const trace::TraceFile& file_;
@@ -148,7 +152,8 @@ class Pass {
   absl::flat_hash_map<std::uint32_t, std::uint32_t> graph_nodes_;  // by thread: String id of the node that its walk has come to
   // By region (Scope id) and index: the node (String id) and the slot of it (String id) that wait for it. Of this step.
   absl::flat_hash_map<std::pair<std::uint32_t, std::int64_t>, std::pair<std::uint32_t, std::uint32_t>> slots_;
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;  // by scope of a region: recomputes that ended in this step
+  absl::flat_hash_map<std::uint32_t, std::vector<std::uint32_t>> dropped_;  // blocks, by region, of this step and not made again yet
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;                // by scope of a region: recomputes that ended in this step
   absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>> retained_;  // by thread
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
@@ -213,6 +218,7 @@ void Pass::chunk(const trace::Columns& columns) {
       case Kind::step_end:
         microbatch_ = -1;
         rounds_.clear();
+        dropped_.clear();
         slots_.clear();
         break;
       case Kind::microbatch_begin: microbatch_ = columns.number[at_.number]; break;
@@ -231,6 +237,7 @@ void Pass::scope(const trace::Columns& columns, std::uint32_t index, Kind kind) 
   if (id >= scopes.size() || scopes[id].kind != trace::ScopeKind::region) return;
   if (kind == Kind::scope_begin) {
     lifetimes_.region_begin(id);
+    if (static_cast<trace::Phase>(columns.phase[index] & 7U) == trace::Phase::recompute) still_alive(id, columns.first_event + index);
   } else {
     lifetimes_.region_end(id);
     if (static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute) ++rounds_[id];
@@ -283,6 +290,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const Claim claim = claim_of(kind, value != 0, stated, block);
   const bool decides = class_rank(claim.memory_class) < class_rank(block.stated());
   block.state(claim.memory_class, claim.why);
+  if (claim.why == Evidence::dropped) dropped_[region_of(columns.scope[index])].push_back(ordinal);
   out_.named_blocks += !block.named();
   block.name();
   if (follows_values_ && value != 0 &&
@@ -324,6 +332,17 @@ void Pass::detail(std::uint32_t ordinal, const BlockName& name, const trace::Ten
   const bool known = std::any_of(details.names.begin(), details.names.end(),
                                  [&](const BlockName& n) { return n.value == name.value && n.name == name.name; });
   if (!known && details.names.size() < BlockDetails::max_names) details.names.push_back(name);
+}
+
+// What a region gave up and something else holds: not shown to be temporary.
+void Pass::still_alive(std::uint32_t region, std::uint64_t event) {
+  const auto dropped = dropped_.find(region);
+  if (dropped == dropped_.end()) return;
+  for (const std::uint32_t ordinal : dropped->second) {
+    Block& block = *ledger_.blocks.find(ordinal);
+    if (block.death > event) block.doubt(Evidence::dropped, Evidence::dropped_alive);
+  }
+  dropped_.erase(dropped);
 }
 
 // The region around a scope.

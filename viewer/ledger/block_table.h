@@ -42,6 +42,10 @@ struct Block {
   void suspect(Evidence why) {
     if (stated() == trace::MemoryClass::none) facts = (facts & ~(0x1fU << 20)) | static_cast<unsigned>(why) << 20;
   }
+  // What was thought to be shown is doubtful.
+  void doubt(Evidence known, Evidence why) {
+    if (evidence() == known) facts = (facts & ~(0x1fU << 20)) | static_cast<unsigned>(why) << 20;
+  }
   // A value or storage statement names this block.
   bool named() const { return (facts & 1U << 31) != 0; }
   void name() { facts |= 1U << 31; }

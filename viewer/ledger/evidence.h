@@ -47,7 +47,9 @@ enum class Evidence : std::uint8_t {
   outlives_backward,    // made in a backward, outlives it
   unfinished_backward,  // made in a backward that has no end, and alive
   lifetime,             // no graph of its step holds it
-  outside_steps
+  outside_steps,
+  read_again,    // given up by a checkpoint region, and read by its recompute: an input that the region does not state
+  dropped_alive  // given up by a checkpoint region, and alive when that made it again
 };
 constexpr bool is_guess(Evidence evidence) { return evidence >= Evidence::outlives_backward; }
 

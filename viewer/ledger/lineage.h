@@ -68,6 +68,7 @@ struct RemadeValue {
 // A block that a region gave up and that was alive when it was made again (or would have been).
 struct StillLive {
   std::uint32_t region = 0, block = 0, scope = 0;
+  std::uint64_t read_until_ns = 0;  // the recomputes have put the same block into its slot: what they read, their input; 0: they have not
 };
 
 struct Lineage {

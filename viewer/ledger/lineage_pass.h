@@ -35,6 +35,7 @@ struct Work {
   absl::flat_hash_map<std::uint32_t, SameIndex> by_index;
   std::vector<std::uint32_t> inputs, random, selective;  // blocks
   std::uint64_t first_round = no_event;
+  absl::flat_hash_map<std::uint32_t, std::uint64_t> read_again;  // block that a slot of it has again: end of the last recompute
 
   void drop(std::uint32_t index, const Slot& slot) {
     const auto place = static_cast<std::uint32_t>(slots.size());

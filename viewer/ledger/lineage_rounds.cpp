@@ -65,6 +65,7 @@ void LineagePass::by_position(const Round& round, std::uint32_t index) {
   for (const auto& [block, stated] : round.by_slot) {
     if (ledger_.blocks.find(block)->birth <= round.about.begin) {
       ++out_.reused_slots;
+      if (stated.original == block && round.work->region == round.region) round.work->read_again[block] = round.about.end_ns;
       continue;
     }
     Slot slot = stated;
@@ -292,7 +293,9 @@ void LineagePass::finalize(Work& work) {
       continue;
     }
     region.still_live_bytes += ledger_.blocks.bytes(block);
-    if (out_.still_live.size() < Lineage::max_still_live) out_.still_live.push_back({work.region, slot.original, slot.scope});
+    const auto read = work.read_again.find(slot.original);
+    if (out_.still_live.size() < Lineage::max_still_live)
+      out_.still_live.push_back({work.region, slot.original, slot.scope, read != work.read_again.end() ? read->second : 0});
   }
   work = {};
 }

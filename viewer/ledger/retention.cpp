@@ -26,6 +26,7 @@ struct Followed {
   std::uint32_t slot = 0, region = 0;
   std::uint32_t in_use = 0;                            // nodes that run now and have it in a slot
   std::uint32_t last_user = 0;                         // number of the last such node to end, in the order of all node begins
+  bool read_again = false;                             // by the recompute of the region
   bool remade = false, used = false, settled = false;  // settled: a backward is over that could have used it
   std::uint64_t last_use_ns = 0, settled_ns = 0;
 };
@@ -83,6 +84,8 @@ class Pass {
   void node(const trace::Columns& columns, std::uint32_t index, bool begins);
   void backward_end(ThreadState& thread, std::uint64_t time_ns);
   void freed(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal);
+  bool is_read(Followed& followed) const;
+  void forget(std::uint32_t scope);
   void end_burst();
   void add(std::uint32_t ordinal, const Followed& followed, std::uint64_t time_ns, OverdueBlock block);
   void casts();
@@ -140,7 +143,14 @@ class Pass {
   std::vector<std::uint64_t> followed_bits_;  // by ordinal
   absl::flat_hash_map<std::uint32_t, Followed> followed_;
   absl::flat_hash_map<std::uint32_t, absl::flat_hash_map<std::uint32_t, std::uint32_t>> again_;  // region, slot -> block remade last
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> holders_;                                    // block -> String id
+  // The nodes that wait for a region's slots, since its last forward, and the blocks that its recomputes read.
+  struct RegionUse {
+    std::uint64_t last_end_ns = 0;
+    std::uint32_t running = 0;
+    std::vector<std::uint32_t> inputs;
+  };
+  absl::flat_hash_map<std::uint32_t, RegionUse> uses_;
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> holders_;  // block -> String id
   absl::flat_hash_map<std::uint32_t, MemoryClass> stated_;
   Burst burst_;
   std::uint32_t node_begins_ = 0;
@@ -168,7 +178,8 @@ Result<Retention> Pass::run() {
     if (followed.region != 0) continue;
     followed.region = live.region + 1;
     followed.used = true;
-    followed.last_use_ns = region.forward_end_ns;
+    followed.last_use_ns = std::max(region.forward_end_ns, live.read_until_ns);
+    followed.read_again = live.read_until_ns != 0;
   }
   namespace column = trace::column;
   const trace::ColumnMask wanted = column::kind | column::time | column::thread | column::phase | column::scope | column::heap |
@@ -182,8 +193,10 @@ Result<Retention> Pass::run() {
     if (options_.progress) options_.progress(index + 1, chunks);
   }
   end_burst();
-  for (const auto& [ordinal, followed] : followed_)
+  for (auto& [ordinal, followed] : followed_) {
+    if (followed.region != 0 && followed.read_again && is_read(followed)) continue;
     if (followed.settled || followed.region != 0) add(ordinal, followed, end_ns_, {});
+  }
   OverdueBlocks overdue = overdue_.take(), unused = unused_.take();
   out_.overdue_blocks = overdue.all;
   out_.unused_blocks = unused.all;
@@ -237,11 +250,10 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
     case Kind::scope_end:
       scope(thread, columns.scope[index], kind == Kind::scope_begin);
       // What an earlier forward of a region had made again is no longer what its slots stand for.
-      if (kind == Kind::scope_begin && static_cast<Phase>(columns.phase[index] & 7U) != Phase::recompute)
-        again_.erase(columns.scope[index]);
+      if (kind == Kind::scope_begin && static_cast<Phase>(columns.phase[index] & 7U) != Phase::recompute) forget(columns.scope[index]);
       break;
     case Kind::attribute:
-      if (!again_.empty() && names_.string(columns.name[at_.name]) == "checkpoint") again_.erase(columns.scope[index]);
+      if ((!again_.empty() || !uses_.empty()) && names_.string(columns.name[at_.name]) == "checkpoint") forget(columns.scope[index]);
       break;
     case Kind::graph_node:
       // Inside of a node it is a graph that backward has just built, and which it will run too.
@@ -306,6 +318,8 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const auto memory_class = static_cast<MemoryClass>(columns.memory_class[at_.memory_class]);
   const trace::TensorFacts facts = trace::tensor_facts(columns.number[at_.number]);
   if (kind == Kind::value_remake) {
+    if (is_followed(ordinal))
+      if (const Followed* followed = found(ordinal); followed != nullptr && followed->read_again) uses_[scope].inputs.push_back(ordinal);
     if (block.phase() != Phase::recompute || !is_made(block)) return;
     if (facts.index >= 0) {
       again_[scope][WalkSlot::again(scope, facts.index).index()] = ordinal;
@@ -321,6 +335,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
     // Given up by a region, and held by something that the job names: the graph, the next region.
     if (const auto followed = followed_.find(ordinal); followed != followed_.end() && followed->second.region != 0) {
       followed->second.region = 0;
+      followed->second.read_again = false;
       followed->second.used = false;
     }
   }
@@ -397,6 +412,15 @@ void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins)
   walk->for_slots(*node, [&](WalkSlot slot, std::uint32_t& held) {
     const std::uint32_t block = block_of(slot);
     Followed* followed = found(block);
+    if (slot.is_again()) {
+      RegionUse& use = uses_[slot.scope()];
+      if (begins) {
+        ++use.running;
+      } else {
+        if (use.running != 0) --use.running;
+        use.last_end_ns = columns.time_ns[index];
+      }
+    }
     if (begins) {
       if (followed == nullptr) return;
       held = block;
@@ -428,6 +452,7 @@ void Pass::backward_end(ThreadState& thread, std::uint64_t time_ns) {
     walk->for_slots(node, [&](WalkSlot slot, std::uint32_t& held) {
       if (Followed* taken = held == Walk::none ? nullptr : found(held); taken != nullptr && taken->in_use != 0) --taken->in_use;
       held = Walk::none;
+      if (const auto use = slot.is_again() ? uses_.find(slot.scope()) : uses_.end(); use != uses_.end()) use->second.running = 0;
       Followed* followed = found(block_of(slot));
       if (followed == nullptr || raised || !ran) return;
       followed->settled = true;
@@ -436,13 +461,32 @@ void Pass::backward_end(ThreadState& thread, std::uint64_t time_ns) {
   }
 }
 
+// A region may read its inputs as long as one of its nodes runs: they hold it. False: it is over.
+bool Pass::is_read(Followed& followed) const {
+  const auto use = uses_.find(lineage_.regions[followed.region - 1].scope);
+  if (use == uses_.end()) return false;
+  followed.last_use_ns = std::max(followed.last_use_ns, use->second.last_end_ns);
+  return use->second.running != 0;
+}
+
+// The region runs forward again: its slots stand for nothing, and what it read before it reads no more.
+void Pass::forget(std::uint32_t scope) {
+  again_.erase(scope);
+  const auto use = uses_.find(scope);
+  if (use == uses_.end()) return;
+  for (const std::uint32_t ordinal : use->second.inputs)
+    if (Followed* followed = found(ordinal); followed != nullptr && followed->read_again)
+      followed->last_use_ns = std::max(followed->last_use_ns, use->second.last_end_ns);
+  uses_.erase(use);
+}
+
 void Pass::freed(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal) {
   const auto place = followed_.find(ordinal);
   if (place == followed_.end()) return;
-  const Followed followed = place->second;
+  Followed followed = place->second;
   followed_.erase(place);
   ++out_.followed;
-  if (followed.in_use != 0) return;
+  if (followed.in_use != 0 || (followed.read_again && is_read(followed))) return;
   ThreadState& thread = thread_at(columns, index);
   OverdueBlock block;
   if (!thread.nodes.empty()) {
@@ -471,6 +515,7 @@ void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t ti
   if (block.release == Release::in_node) block.released_in = canonical(block.released_in);
   if (const auto holder = holders_.find(ordinal); holder != holders_.end()) block.holder = canonical(holder->second);
   block.region = followed.region;
+  block.read_again = followed.region != 0 && followed.read_again;
   block.remade = followed.remade;
   block.used = followed.used;
   if (!followed.used) {

@@ -31,6 +31,7 @@ struct OverdueBlock {
   std::uint32_t holder = 0;            // String id: what the job says that holds it; 0: nothing
   std::uint32_t released_in = 0;       // in_node: String id of the node; in_module: scope
   std::uint32_t freed_at_once = 0;     // blocks freed in a row with it
+  bool read_again = false;             // the region did not give it up: its recompute reads it
   bool remade = false, used = true;    // used = false: no node of a finished backward had it in a slot that ran
   Release release = Release::at_the_end;
   std::uint64_t bytes = 0, last_use_ns = 0, held_ns = 0;  // unused: since the backward's end

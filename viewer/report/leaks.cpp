@@ -28,7 +28,7 @@ class Builder {
     LeakFigure figure;
     figure.module = names_.module_path(block.scope);
     figure.slot = names_.string(block.slot);
-    figure.kind = block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
+    figure.kind = block.read_again ? "region_input" : block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
     figure.name = joined(figure.module, figure.slot);
     figure.step = ledger::step_at(physical_, physical_.blocks.find(block.block)->birth);
     figure.bytes = block.bytes;
@@ -66,8 +66,10 @@ class Builder {
     }
     if (block.region != 0) {
       const std::string region = names_.scope_path(lineage_.regions[block.region - 1].scope);
-      figure.evidence = "given up by " + region + ", and alive when that made it again; " + figure.evidence;
-      figure.holder = "the output of " + region;
+      figure.evidence = (block.read_again ? "read by the recompute of " + region + "; "
+                                          : "given up by " + region + ", and alive when that made it again; ") +
+                        figure.evidence;
+      figure.holder = block.read_again ? "a variable that " + region + " reads" : "the output of " + region;
     }
     figure.guess = !figure.holder.empty();
     if (block.holder == 0) return;

@@ -13,7 +13,7 @@
 namespace liveset::report {
 
 struct LeakFigure {
-  std::string name, module, slot, kind;  // kind: "retained", "remade", "given_up" (by a checkpoint region)
+  std::string name, module, slot, kind;  // kind: "retained", "remade", "given_up" (by a checkpoint region), "region_input"
   std::optional<std::int64_t> step;      // in which it was made
   std::uint64_t bytes = 0, held_ns = 0;
   std::uint32_t block = 0;

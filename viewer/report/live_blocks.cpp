@@ -89,6 +89,8 @@ std::string evidence_text(const trace::Dictionary& names, const LiveBlock& block
     case Evidence::outlives_backward: return "born " + in_node + ", outlives its backward";
     case Evidence::unfinished_backward: return "born " + in_node + " of a backward that has no end";
     case Evidence::lifetime: return "no graph of its step holds it";
+    case Evidence::read_again: return "given up by " + region + ", and read by its recompute";
+    case Evidence::dropped_alive: return "given up by " + region + ", and alive when that made it again";
     case Evidence::outside_steps: return "born outside the steps";
   }
   return "";

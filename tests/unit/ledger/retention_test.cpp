@@ -445,6 +445,72 @@ TEST(HostileRetention, OfAGraphThatIsTooLargeNothingIsSaidOfWhatIsLeftOut) {
   EXPECT_EQ(budget.used, WalkBudget::most - 3);
 }
 
+// A region that reads block 0, which is made outside of it and given to it by nobody; node B comes before node A.
+struct RegionReads : testing::Test {
+  RegionReads() {
+    trace.step(0);
+    trace.phase = proto::PHASE_FORWARD;
+    trace.make(0x1000, 100, model);  // 0
+    trace.begin(region);
+    trace.drop(0, 0x1000, region);
+    trace.make(0x2000, 200, region);  // 1
+    trace.drop(1, 0x2000, region);
+    trace.free(0x2000);
+    trace.end(region);
+    trace.phase = proto::PHASE_LOSS;
+    trace.graph_node("B", 2);
+    trace.use(0, region, "B.x");
+    trace.graph_node("A", 1);
+    trace.use(1, region, "A.x");
+    trace.backward(2);
+    trace.phase = proto::PHASE_BACKWARD;
+    trace.node_begin("B", 2);
+    trace.begin_again(region);
+    trace.make(0x3000, 200, region);  // 2
+    trace.remake(0, 0x1000, region);
+    trace.remake(1, 0x3000, region);
+    trace.end_again(region);
+    trace.node_end("B", 2);
+    trace.node_begin("A", 1);
+    trace.free(0x3000);
+  }
+  TorchTrace trace;
+  std::uint32_t region = trace.region("checkpoint:0"), model = trace.module("M");
+};
+
+TEST_F(RegionReads, UntilTheLastOfItsNodesEnds) {
+  const std::uint64_t last = trace.node_end("A", 1);
+  trace.mark(proto::EVENT_BACKWARD_END);
+  const std::uint64_t gone = trace.free(0x1000);
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.overdue.size(), 1U);
+  EXPECT_EQ(found.overdue[0].block, 0U);
+  EXPECT_TRUE(found.overdue[0].read_again);
+  EXPECT_EQ(found.overdue[0].region, 1U);
+  EXPECT_EQ(found.overdue[0].held_ns, 1000 * (gone - last));
+}
+
+TEST_F(RegionReads, AlsoWhereTheNextForwardFreesIt) {
+  const std::uint64_t last = trace.node_end("A", 1);
+  trace.mark(proto::EVENT_BACKWARD_END);
+  trace.step(1);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.begin(region);
+  const std::uint64_t gone = trace.free(0x1000);
+  trace.end(region);
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.overdue.size(), 1U);
+  EXPECT_TRUE(found.overdue[0].read_again);
+  EXPECT_EQ(found.overdue[0].held_ns, 1000 * (gone - last));
+}
+
+TEST_F(RegionReads, WhatItsNodesReleaseIsNoLeak) {
+  trace.free(0x1000);
+  trace.node_end("A", 1);
+  trace.mark(proto::EVENT_BACKWARD_END);
+  EXPECT_TRUE(retention_of(trace).overdue.empty());
+}
+
 TEST(TwoDtypesFound, OnlyFloatsOfOneScopeAndLength) {
   TorchTrace trace;
   const auto softmax = trace.module("softmax"), other = trace.module("other");
