@@ -94,6 +94,7 @@ void Builder::region(const CheckpointRegion& from) {
 }
 
 void Builder::rounds() {
+  std::unordered_map<std::uint32_t, std::optional<bool>> outcomes;  // by String id
   for (const RecomputeRound& round : lineage_.rounds) {
     RegionFigure& figure = report_.regions[round.region];
     ++figure.times;
@@ -102,7 +103,9 @@ void Builder::rounds() {
     figure.remade_bytes += round.remade_bytes;
     figure.extra_ns += round.end_ns - round.begin_ns;
     if (round.outcome != 0) {
-      const std::optional<bool> early = flag_of(parsed(names_.string(round.outcome)), "early_stopped");
+      const auto [outcome, is_new] = outcomes.try_emplace(round.outcome);
+      if (is_new) outcome->second = flag_of(parsed(names_.string(round.outcome)), "early_stopped");
+      const std::optional<bool> early = outcome->second;
       if (early) figure.early_stopped = figure.early_stopped.value_or(false) || *early;
     } else if (figure.kind == "reentrant" || figure.kind == "by_phase") {
       figure.early_stopped = false;  // they have no early stop

@@ -197,6 +197,30 @@ TEST(Evidence, WhatAnOutOfMemoryUnwindsIsNoTemporaryOfItsForward) {
   EXPECT_THAT(job.of(0), Pair(MemoryClass::unattributed, Evidence::none));
 }
 
+TEST(Evidence, WhatARegionReadsAgainIsItsInputAndWhatItGaveUpAndLivesIsDoubtful) {
+  Job job;
+  const auto region = job.scope(proto::SCOPE_REGION, "checkpoint:0"), inside = job.scope(proto::SCOPE_MODULE, "f1", region);
+  job.phase = proto::PHASE_FORWARD;
+  job.alloc(0x1000);  // 0: a variable that the region reads
+  job.begin(region);
+  job.alloc(0x2000);  // 1: given up, and held by something
+  job.alloc(0x3000);  // 2: given up, and freed
+  for (std::uint64_t i = 0; i < 3; ++i)
+    job.tensor(proto::EVENT_VALUE_DROP, 0x1000 * (i + 1), proto::CLASS_ACTIVATION, 0, proto::FLOAT32, static_cast<std::int64_t>(i), inside);
+  job.end(region);
+  job.free(0x3000);
+  job.backward();
+  job.phase = proto::PHASE_RECOMPUTE;
+  job.begin(region);
+  job.tensor(proto::EVENT_VALUE_REMAKE, 0x1000, proto::CLASS_RECOMPUTED_ACTIVATION, 0, proto::FLOAT32, 0, region);
+  const auto last = job.end(region);
+  job.build(last);
+  EXPECT_THAT(job.of(0), Pair(MemoryClass::checkpoint_input, Evidence::read_again));
+  EXPECT_THAT(job.of(1), Pair(MemoryClass::temporary, Evidence::dropped_alive));
+  EXPECT_THAT(job.of(2), Pair(MemoryClass::temporary, Evidence::dropped));
+  EXPECT_TRUE(is_guess(Evidence::read_again) && is_guess(Evidence::dropped_alive));
+}
+
 TEST(Evidence, ARegionsSlotsAreGivenUpAndMadeAgain) {
   Job job;
   const auto region = job.scope(proto::SCOPE_REGION, "checkpoint:0"), inside = job.scope(proto::SCOPE_MODULE, "f1", region);
