@@ -160,6 +160,7 @@ void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number)
 
 void scope_begin(std::uint32_t scope) {
   record_simple(channel::kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
+    thread.stated_class = 0;
     if (thread.scope_depth < max_depth) {
       thread.scopes[thread.scope_depth] = thread.scope;
       thread.scope = scope;
@@ -187,6 +188,7 @@ std::uint32_t current_scope() {
 
 void set_phase(Phase phase) {
   record_simple(channel::kind_phase, 0, 0, 0, [phase](Thread& thread) {
+    thread.stated_class = 0;
     thread.phase = static_cast<std::uint8_t>(phase);
     return thread.scope;
   });
@@ -218,6 +220,7 @@ Phase current_phase() {
 
 void record_mark(std::uint8_t kind, std::int64_t number) {
   record_simple(kind, static_cast<std::uint64_t>(number), 0, 0, [kind, number](Thread& thread) {
+    thread.stated_class = 0;
     if (kind == channel::kind_step_begin) thread.step_number = number;
     if (kind == channel::kind_microbatch_begin) thread.microbatch_number = number;
     return thread.scope;
