@@ -1,7 +1,9 @@
 """`run --check-replay` and `check --replay`: each way in which a recompute can differ is found and named, and nothing else is."""
+import json
 import re
 import subprocess
 import sys
+import types
 import unittest
 
 import support
@@ -100,11 +102,23 @@ y = Own.apply(lambda a: a * 2, True, x)
 print(type(y.grad_fn).__name__)
 y.sum().backward()
 print(x.grad.tolist())
-try:
-    cp.checkpoint(lambda a: 1 / 0, x, use_reentrant=True)
-except ZeroDivisionError:
-    import traceback
-    print([frame.name for frame in traceback.extract_tb(sys.exc_info()[2]) if frame.name in ("apply", "before", "after")])
+"""
+
+TRACEBACKS = """
+import traceback, torch
+from torch.utils.checkpoint import checkpoint
+def fails(x):
+    calls.append(1)
+    if len(calls) == when:
+        raise ValueError("of the job")
+    return torch.tanh(x)
+for when in (1, 2):
+    for reentrant in (False, True):
+        calls = []
+        try:
+            checkpoint(fails, torch.ones(2, requires_grad=True), use_reentrant=reentrant).sum().backward()
+        except ValueError:
+            traceback.print_exc(file=__import__("sys").stdout)
 """
 
 # A mode of the job's begins inside of a region and ends after it: the watch below it can only be taken away later.
@@ -147,6 +161,15 @@ class Harmless(support.TorchTest):
         self.assertIn("OwnBackward", run.stdout)
         self.assertEqual(run.stdout.splitlines()[0], "own forward False")
 
+    def test_nothing_of_ours_is_in_the_tracebacks_of_regions(self):
+        run = self.record(TRACEBACKS, name="tracebacks", options=("--check-replay",))
+        plain = self.plain([sys.executable, self.folder / "tracebacks.py"])
+        self.assertEqual(run.stdout.count("ValueError: of the job"), 4)
+        # But for the one that reads what torch says of a recompute: between the frames of a non-reentrant backward.
+        own = re.compile(r'  File "[^"]*liveset_shim/replay.py", line \d+, in unpack_hook\n.*\n(?: +\^+\n)?')
+        self.assertEqual(len(own.findall(run.stdout)), 1)
+        self.assertEqual((run.status, own.sub("", run.stdout), run.stderr), (0, plain.stdout, plain.stderr))
+
     def test_no_watch_stays_on_the_threads_stack(self):
         self.assertEqual(self.beside(MODES, "modes").stdout, "[]\n[]\n")
 
@@ -181,6 +204,64 @@ for reentrant in (False, True):
 def torch_state_bytes():
     import torch
     return torch.default_generator.get_state().numel()
+
+
+class Bounded(unittest.TestCase):
+    """What a job of any length says for --check-replay fits into what a trace has for texts (16 MiB)."""
+
+    def setUp(self):
+        shim = support.load_shim()
+        self.recorder = support.FakeRecorder()
+        self.texts = {}  # {text: its id}, as the recorder keeps them
+        import torch
+        context = shim.Context(torch, {**self.recorder.functions(), "string": lambda text: self.texts.setdefault(text, len(self.texts) + 1)})
+        self.said = []
+        context.attribute = lambda key, text: self.said.append((key, text))
+        self.findings = sys.modules["_liveset_shim.replay_findings"].Findings(context, types.SimpleNamespace(stand_in=False), 1.0)
+        self.findings.install()
+        self.addCleanup(self.findings.uninstall)
+        self.context = context
+
+    def test_coverage_of_a_long_job_is_whole_at_exit_and_short(self):
+        for step in range(50000):
+            self.findings.count("values", step % 7)
+            self.findings.count("value_bytes", 1000003 * step)  # never the same
+            self.context.on_step_over()
+        self.findings.say_coverage()  # as at exit
+        names = {number: text for text, number in self.texts.items()}
+        covered = [json.loads(names[text]) for key, text in self.said if names[key] == "liveset.replay.coverage"]
+        self.assertEqual(sum(each["values"] for each in covered), sum(step % 7 for step in range(50000)))
+        self.assertEqual(sum(each["value_bytes"] for each in covered), 1000003 * 50000 * 49999 // 2)
+        self.assertEqual([each["values"] for each in covered[1:5]], [1, 2, 3, 4])  # a short job says each step's own
+        self.assertLess(sum(map(len, self.texts)), 1 << 20)
+
+    def test_steps_that_are_alike_say_each_their_own(self):
+        for _ in range(5000):
+            self.findings.count("regions", 4)
+            self.context.on_step_over()
+        self.assertEqual(len(self.said), 5001)
+        self.assertLess(len(self.texts), 10)
+
+    def test_findings_that_are_never_the_same_are_counted_in_the_end(self):
+        record = types.SimpleNamespace(region="region", module="", differs=False)
+        for step in range(5000):
+            self.findings.say(record, "value", f"module{step}", "op", "detail " * 80)
+            self.context.on_step_over()
+        names = {number: text for text, number in self.texts.items()}
+        written = [text for key, text in self.said if names[key] == "liveset.replay"]
+        self.findings.say_coverage()
+        left_out = sum(json.loads(names[text]).get("left_out", 0) for key, text in self.said if names[key] == "liveset.replay.coverage")
+        self.assertEqual(len(written) + left_out, 5000)
+        self.assertGreater(len(written), 1000)
+        self.assertLess(sum(map(len, self.texts)), 4 << 20)
+
+    def test_gradients_of_a_job_without_an_optimizer_are_not_remembered_for_ever(self):
+        stated = self.context.stated_gradients
+        for address in range(1, 1 << 19):
+            stated.add(address)
+            if address & address - 1 == 0:
+                self.assertIn(address, stated)
+        self.assertLessEqual(len(stated), 1 << 17)
 
 
 class DryRun(support.DryRunTest):

@@ -84,7 +84,7 @@ class Reentrant:
         def before(ctx, *gradients):
             try:
                 region = getattr(ctx, "_liveset_region", None)
-                function = original_of(getattr(ctx, "run_function", None))
+                function = getattr(ctx, "run_function", None)
                 if region is not None and function is not None:
                     ctx.run_function = self._recomputing(function, region)
                     return ctx, function

@@ -457,24 +457,25 @@ class Replay:
                               "memory is no saving: use_reentrant=False, or an input that requires grad")
 
     def _reentrant_forward(self, original):
-        def forward(ctx, run_function, preserve_rng_state, *arguments):
+        def before(*given):
             try:
+                ctx, run_function, preserve_rng_state, *arguments = given
                 if self._wanted():
                     record = Record("", "", run_function, bool(preserve_rng_state), True)
                     record.devices = {str(item.device) for item in arguments if isinstance(item, self.context.Tensor)}
-                    run_function = self._watched_reentrant(run_function, record)
+                    ctx._liveset_replay = record
+                    given = (ctx, self._watched_reentrant(run_function, record), *given[2:])
             except Exception as error:
                 self.context.failed(error)
-            return original(ctx, run_function, preserve_rng_state, *arguments)
-        return forward
+            return None, given
+        return self.context.around(before, original, lambda *_: None, True)
 
     def _watched_reentrant(self, function, record):
         """Called in forward and, by the same name in the context, in the recompute."""
-        def watched(*arguments):
-            replay = None if record.begin is None else record.replay
+        def before(*arguments):
+            replay, mode = record.replay, None
             if record.begin is not None and replay is None:
-                return function(*arguments)
-            mode = None
+                return None
             try:
                 with self.context.quiet():
                     inputs = self._inputs(function, arguments, {})
@@ -488,56 +489,60 @@ class Replay:
                 mode = self._mode(record if replay is None else replay, True)
             except Exception as error:
                 self.context.failed(error)
+            return replay, mode
+
+        def after(token, raised, result):
+            if token is None:
+                return
+            replay, mode = token
             try:
-                result = function(*arguments)
-                try:
-                    with self.context.quiet():
-                        _for_each_tensor(self.context.Tensor, result, lambda tensor: (replay or record).outputs.append(
-                            Slot(*self._described(tensor))))
+                self._leave_mode(mode)
+                with self.context.quiet():
+                    if raised is None:
+                        self._outputs(record, replay, result)
                     if replay is None:
-                        self.findings.count("values", len(record.outputs))
-                        _for_each_tensor(self.context.Tensor, result, lambda tensor: self.findings.count(
-                            "value_bytes", tensor.numel() * tensor.element_size()))
+                        record.end = self.states.random()
                     else:
-                        replay.whole = True
-                except Exception as error:
-                    self.context.failed(error)
-                return result
-            finally:
-                try:
-                    self._leave_mode(mode)
-                    with self.context.quiet():
-                        if replay is None:
-                            record.end = self.states.random()
-                        else:
-                            replay.end = Moment(self.states, function)
-                            replay.after = None
-                            self._finish(record, replay)
-                            record.replay = None
-                except Exception as error:
-                    self.context.failed(error)
-        watched._liveset_replay = record
-        return watched
+                        record.replay = None
+                        replay.end = Moment(self.states, function)
+                        replay.after = None
+                        self._finish(record, replay)
+            except Exception as error:
+                self.context.failed(error)
+
+        return self.context.around(before, function, after)
+
+    def _outputs(self, record, replay, result):
+        made = []
+        _for_each_tensor(self.context.Tensor, result, made.append)
+        (replay or record).outputs += [Slot(*self._described(tensor)) for tensor in made]
+        if replay is not None:
+            replay.whole = True
+            return
+        self.findings.count("values", len(made))
+        self.findings.count("value_bytes", sum(tensor.numel() * tensor.element_size() for tensor in made))
 
     def _reentrant_backward(self, original):
-        def backward(ctx, *arguments):
-            record, before = getattr(getattr(ctx, "run_function", None), "_liveset_replay", None), None
-            if record is not None and record.begin is not None:
-                try:
-                    with self.context.quiet():
-                        record.replay = Recompute()
-                        before = self.states.random()
-                except Exception as error:
-                    self.context.failed(error)
-            result = original(ctx, *arguments)
-            if before is not None:
-                try:
-                    with self.context.quiet():
-                        self.findings.compare_training(record, before, self.states.random())
-                except Exception as error:
-                    self.context.failed(error)
-            return result
-        return backward
+        def before(*given):
+            try:
+                record = getattr(given[0], "_liveset_replay", None)
+                if record is None or record.begin is None:
+                    return None
+                with self.context.quiet():
+                    record.replay = Recompute()
+                    return record, self.states.random()
+            except Exception as error:
+                self.context.failed(error)
+
+        def after(token, raised, _):
+            if token is None or raised is not None:
+                return
+            try:
+                with self.context.quiet():
+                    self.findings.compare_training(*token, self.states.random())
+            except Exception as error:
+                self.context.failed(error)
+        return self.context.around(before, original, after)
 
 
 def _mode_type(replay):

@@ -1,10 +1,13 @@
-"""What --check-replay says in the trace: findings at once, and how much was compared at the end of each step and at exit."""
+"""What --check-replay says in the trace: findings at once, and how much was compared at the ends of steps and at exit."""
 import atexit
 import json
 
 MOST_FINDINGS = 100    # of a step that are written out; more are counted
 WRITTEN_IN_FULL = 3    # of the same kind at the same place; later ones are the same text each time, so that the trace does not grow
 LONGEST_TEXT = 4000    # bytes; the trace cuts at 4,095
+MOST_COVERAGES = 1000  # different ones that are said at the ends of their steps; then at doubling distances: a trace keeps each text once,
+                       # and a long job would fill what it has for texts
+MOST_BYTES = 1 << 21   # of findings' texts, for the same reason; more are counted
 NOT_OBSERVED = ("files, the network, time and other processes; C++ state; generators of NumPy other than the global one; attributes deeper "
                 "than one level; checkpoint functions that are not torch.utils.checkpoint's")
 KEY, COVERAGE = "liveset.replay", "liveset.replay.coverage"
@@ -22,6 +25,10 @@ class Findings:
         self.blind = [NOT_OBSERVED]
         if values.stand_in:
             self.blind.append("values on the stand-in device, which computes nothing")
+        self.bytes_left = MOST_BYTES
+        self.texts_said = set()     # hashes of findings' texts
+        self.coverages = set()      # texts
+        self.steps = 0
         self.replaced = None
 
     def install(self):
@@ -45,7 +52,7 @@ class Findings:
             return number
 
         def step_over():
-            self.say_coverage()
+            self.step_over()
             if before is not None:
                 before()
 
@@ -95,15 +102,32 @@ class Findings:
             if len(text) <= LONGEST_TEXT:
                 break
             longest //= 2
+        if hash(text) not in self.texts_said:
+            if len(text) > self.bytes_left:
+                self.count("left_out")
+                return
+            self.bytes_left -= len(text)
+            self.texts_said.add(hash(text))
         self.context.attribute(self.context.text(KEY), self.context.string(text))
 
-    def say_coverage(self, always=False):
+    def step_over(self):
+        self.steps += 1
+        # What is not said now is part of what is said next, at the latest at exit.
+        often = self.steps & self.steps - 1 == 0 or len(self.coverages) < MOST_COVERAGES
+        self.say_coverage(only_known=not often)
+
+    def say_coverage(self, always=False, only_known=False):
         try:
             self.written = 0
             if not always and not any(self.counts.values()):
                 return
-            said = {**self.counts, "rate": self.rate, "not_observed": self.blind}
-            self.context.attribute(self.context.text(COVERAGE), self.context.string(json.dumps(said)))
+            text = json.dumps({**self.counts, "rate": self.rate, "not_observed": self.blind})
+            if text not in self.coverages:
+                if only_known:
+                    return
+                if len(self.coverages) < MOST_COVERAGES:
+                    self.coverages.add(text)
+            self.context.attribute(self.context.text(COVERAGE), self.context.string(text))
             for name in self.counts:
                 self.counts[name] = 0
         except Exception as error:
