@@ -149,6 +149,9 @@ for reentrant in (False, True):
 
 
 class Harmless(support.TorchTest):
+    def not_observed(self, run):
+        return run.read("check", "--replay", statuses=(0, 1))["checks"][0]["not_observed"]
+
     def beside(self, script, name):
         run = self.record(script, name=name, options=("--check-replay",))
         plain = self.plain([sys.executable, self.folder / f"{name}.py"])
@@ -160,6 +163,7 @@ class Harmless(support.TorchTest):
         run = self.beside(SUBCLASS, "subclass")
         self.assertIn("OwnBackward", run.stdout)
         self.assertEqual(run.stdout.splitlines()[0], "own forward False")
+        self.assertFalse([what for what in self.not_observed(run) if "torch has none" in what])
 
     def test_nothing_of_ours_is_in_the_tracebacks_of_regions(self):
         run = self.record(TRACEBACKS, name="tracebacks", options=("--check-replay",))
@@ -274,6 +278,32 @@ class DryRun(support.DryRunTest):
         self.assertEqual((check["coverage"]["recomputes"], check["coverage"]["values"]), (8, 0))
         self.assertGreater(check["coverage"]["operators"], 100)
         self.assertIn("values on the stand-in device, which computes nothing", check["not_observed"])
+
+    def test_regions_of_a_captured_graph_are_left_alone_and_counted(self):
+        job = self.folder / "capture.py"
+        job.write_text("""
+import torch
+from torch.utils.checkpoint import checkpoint
+layer = torch.nn.Linear(4, 4).cuda()
+x = torch.ones(2, 4, device="cuda", requires_grad=True)
+def step():
+    for reentrant in (False, True):
+        checkpoint(layer, x, use_reentrant=reentrant, preserve_rng_state=False).sum().backward()
+with torch.cuda.stream(torch.cuda.Stream()):
+    step()
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    step()
+graph.replay()
+""")
+        run = self.dry_run(job, options=("--check-replay", "--fingerprint"))
+        self.assertEqual(run.status, 0, run.stderr)
+        self.assert_sound(run)
+        check = run.read("check", "--replay")["checks"][0]
+        self.assertEqual(check["findings"], [])
+        self.assertEqual([check["coverage"][name] for name in ("regions", "recomputes", "captured")], [2, 2, 2])
+        self.assertIn("regions whose CUDA graph is captured", check["not_observed"])
 
 
 if __name__ == "__main__":

@@ -116,10 +116,7 @@ class Replay:
             self.findings.cannot_see("non-reentrant regions: this torch has other ones")
         function = getattr(module, "CheckpointFunction", None)
         if function is not None:
-            if hasattr(function.apply, "__func__"):
-                self._patch(function, "apply", self._reentrant_apply, classmethod)
-            else:
-                self.findings.cannot_see("reentrant regions without gradients: this torch's Function is another one")
+            self._patch(function, "apply", lambda _: self._reentrant_apply(function), classmethod)
             self._patch(function, "forward", self._reentrant_forward, staticmethod)
             self._patch(function, "backward", self._reentrant_backward, staticmethod)
 
@@ -433,8 +430,10 @@ class Replay:
 
     # --- reentrant
 
-    def _reentrant_apply(self, original):
-        """`original`: bound to the class. A job's own subclass calls it too."""
+    def _reentrant_apply(self, function):
+        """What is called with the class first, so that a job's own subclass stays that."""
+        inherited = next(owner.__dict__["apply"] for owner in function.__mro__ if "apply" in owner.__dict__)
+        original = inherited.__func__ if isinstance(inherited, classmethod) else inherited  # a method of C
         thread, is_grad_enabled = self.context.thread, self.torch.is_grad_enabled
 
         def before(*_, **__):
@@ -443,7 +442,7 @@ class Replay:
 
         def after(wanted, *_):
             thread.grad_wanted = wanted
-        return self.context.around(before, original.__func__, after)
+        return self.context.around(before, original, after)
 
     def _say_untrained(self, record, arguments):
         """A reentrant region's graph begins at its tensor arguments: when none of them requires grad, there is none."""
