@@ -28,19 +28,21 @@ class BucketTest(TorchTest):
         run = self.record(DISTRIBUTED)
         self.assertEqual(run.status, 0, run.stderr)
         self.assert_sound(run)
-        buckets, reductions = {}, []
+        buckets, reductions, reduced_bytes = {}, [], []
         for event in run.read("dump")["events"]:
             if event["kind"] == "backward_begin":
                 reductions.append([])
+                reduced_bytes.clear()
             elif event["kind"] == "storage" and event["class"] == "communication":
                 buckets[event["address"]] = event["bytes"]
             elif event["kind"] == "collective" and event["number"] >= 0:
                 reductions[-1].append((event["name"], event["number"]))
+                reduced_bytes.append(event["bytes"])
                 self.assertEqual(buckets[event["address"]], event["bytes"])
         # The cap is below every parameter, so each has a bucket, once DDP has put them in the order of the first backward.
         self.assertEqual([len(reduced) for reduced in reductions][1:], [4, 4])
         self.assertEqual(reductions[-1], [("all_reduce", number) for number in range(4)])
-        self.assertEqual(sorted(buckets.values())[-1], 64 * 32 * 4)
+        self.assertEqual(sorted(reduced_bytes), [16 * 4, 32 * 4, 32 * 16 * 4, 64 * 32 * 4])
 
 
 @unittest.skipIf(fully_shard is None, "this torch has no fully_shard")
