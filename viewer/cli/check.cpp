@@ -20,24 +20,62 @@ struct Options {
   std::string trace, other;
   bool equivalence = false, replay = false, distributed = false;
   std::optional<std::int64_t> max_peak;
+  std::size_t top = 20;
 };
 
-Result<report::Check> check_max_peak(const trace::TraceFile& file, std::uint64_t most) {
-  Result<report::PeakReport> peak = report::build_peak(file, {});
-  if (!peak) return peak.take_error();
+bool is_whole(const trace::TraceFile& file) { return !file.health().truncated && file.health().damaged_packets == 0; }
+
+// Each trace of the run is held to the limit: every rank has its device.
+Result<report::Check> check_max_peak(const std::vector<trace::TraceFile>& files, std::uint64_t most) {
   report::Check check;
   check.name = "max-peak";
-  const std::uint64_t bytes = peak->is_empty ? 0 : peak->peak.bytes;
-  check.coverage = {{"bytes", bytes}, {"max_bytes", most}};
-  const std::string text = "the peak of allocated is " + report::format_bytes(bytes, true) + " bytes" +
-                           (peak->peak.heap.empty() ? "" : " on " + peak->peak.heap) + ", the limit " + report::format_bytes(most, true);
-  if (bytes > most) {
+  std::uint64_t highest = 0, with_peak = 0;
+  for (const trace::TraceFile& file : files) {
+    Result<report::PeakReport> peak = report::build_peak(file, {});
+    if (!peak) return peak.take_error();
     report::Finding finding;
-    finding.kind = "peak";
-    finding.detail = text;
-    check.findings.push_back(finding);
-  } else {
-    check.notes.push_back(text);
+    finding.file = files.size() > 1 ? file.path() : std::string();
+    if (peak->is_empty) {
+      if (is_whole(file)) continue;  // a process that allocated nothing
+      finding.kind = "no_peak";
+      finding.detail = "the trace could be read only in part, and that part has no allocation";
+      check.findings.push_back(std::move(finding));
+      continue;
+    }
+    ++with_peak;
+    const std::uint64_t bytes = peak->peak.bytes;
+    highest = std::max(highest, bytes);
+    const std::string text = "the peak of allocated is " + report::format_bytes(bytes, true) + " bytes on " + peak->peak.heap +
+                             (is_whole(file) ? "" : ", as far as the trace can be read") + ", the limit " +
+                             report::format_bytes(most, true);
+    if (bytes > most) {
+      finding.kind = "peak";
+      finding.detail = text;
+      check.findings.push_back(std::move(finding));
+    } else if (check.notes.size() < 8) {
+      check.notes.push_back((files.size() > 1 ? file.path() + ": " : "") + text);
+    }
+  }
+  if (with_peak == 0 && check.findings.empty())
+    return Error{ErrorKind::usage,
+                 files.front().path(),
+                 {},
+                 "has no allocation: there is no peak to hold to a limit",
+                 "record a job that allocates: liveset run -- python train.py"};
+  check.coverage = {{"bytes", highest}, {"max_bytes", most}, {"traces", with_peak}};
+  return check;
+}
+
+// Traces that are beside the others and that no check could look at.
+report::Check check_traces(const std::vector<Error>& unread) {
+  report::Check check;
+  check.name = "traces";
+  for (const Error& error : unread) {
+    report::Finding finding;
+    finding.kind = "unreadable";
+    finding.detail = "no check looked at this trace: " + error.message();
+    finding.file = error.file;
+    check.findings.push_back(std::move(finding));
   }
   return check;
 }
@@ -52,7 +90,8 @@ Status run(const Options& options, Context& context) {
   if (options.equivalence == options.other.empty())
     return Error{
         ErrorKind::usage, "", {}, "check: --equivalence compares two traces, the others look at one", "liveset check A B --equivalence"};
-  Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
+  std::vector<Error> unread;
+  Result<std::vector<trace::TraceFile>> files = open_run(options.trace, &unread);
   if (!files) return files.take_error();
   std::vector<report::Check> checks;
   if (options.replay) {
@@ -66,20 +105,22 @@ Status run(const Options& options, Context& context) {
     std::move(found->begin(), found->end(), std::back_inserter(checks));
   }
   if (options.max_peak) {
-    Result<report::Check> check = check_max_peak(files->front(), static_cast<std::uint64_t>(*options.max_peak));
+    Result<report::Check> check = check_max_peak(*files, static_cast<std::uint64_t>(*options.max_peak));
     if (!check) return check.take_error();
     checks.push_back(std::move(*check));
   }
   if (options.equivalence) {
-    Result<trace::TraceFile> other = open_shown(options.other);
-    if (!other) return other.take_error();
-    Result<report::Check> check = report::check_equivalence(files->front(), *other);
+    Result<std::vector<trace::TraceFile>> others = open_run(options.other, &unread);
+    if (!others) return others.take_error();
+    const trace::TraceFile& other = others->front();
+    Result<report::Check> check = report::check_equivalence(files->front(), other);
     if (!check) return check.take_error();
     checks.push_back(std::move(*check));
-    report_health(*other, context);
+    report_health(other, context);
   }
+  if (!unread.empty()) checks.push_back(check_traces(unread));
   switch (context.format) {
-    case Format::table: std::cout << report::check_text(checks, style_of(context)); break;
+    case Format::table: std::cout << report::check_text(checks, options.top, style_of(context)); break;
     case Format::json:
       std::cout << report::check_json(checks).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
       break;
@@ -87,6 +128,7 @@ Status run(const Options& options, Context& context) {
   }
   if (std::any_of(checks.begin(), checks.end(), [](const report::Check& check) { return !check.ok(); })) context.status = exit_difference;
   for (const trace::TraceFile& file : *files) report_health(file, context);
+  if (context.strict && !unread.empty()) return unread.front();
   return Done{};
 }
 
@@ -98,7 +140,8 @@ void add_check(CLI::App& app, Context& context) {
       "  liveset run --check-replay -o run.liveset -- python train.py\n"
       "  liveset check run.liveset --replay --max-peak 20GiB\n"
       "  liveset check plain.liveset checkpointed.liveset --equivalence\n"
-      "The exit status is 0 when all checks pass, 1 when one does not, 2 when the trace was not recorded for it.");
+      "The exit status is 0 when all checks pass, 1 when one does not, 2 when the trace was not recorded for it. A trace of the run that\n"
+      "cannot be read is a finding; with --strict the status is then 3, and 4 when one could be read only in part.");
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
@@ -119,8 +162,10 @@ void add_check(CLI::App& app, Context& context) {
             if (!options->max_peak)
               throw CLI::ValidationError("--max-peak", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
           },
-          "the largest peak of allocated bytes (of the fullest CUDA device, else of the CPU) that passes: 80GiB, 24GB")
+          "the largest peak of allocated bytes (of the fullest CUDA device, else of the CPU) that passes, in each trace of the run: 80GiB, "
+          "24GB")
       ->option_text("BYTES");
+  command->add_option("--top", options->top, "how many findings of each check the text lists (default 20)")->option_text("N");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   command->callback([options, &context] {

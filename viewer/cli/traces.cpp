@@ -34,7 +34,7 @@ std::vector<std::string> siblings(const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
+Result<std::vector<trace::TraceFile>> open_run(const std::string& path, std::vector<Error>* unread) {
   std::vector<trace::TraceFile> files;
   const std::vector<std::string> more = siblings(path);
   std::error_code code;
@@ -45,10 +45,12 @@ Result<std::vector<trace::TraceFile>> open_run(const std::string& path) {
   }
   for (const std::string& name : more) {
     Result<trace::TraceFile> file = trace::TraceFile::open(name);
-    if (file)
+    if (file) {
       files.push_back(std::move(*file));
-    else
+    } else {
       std::cerr << "liveset: " << report::printable(file.error().message(), {}) << '\n';
+      if (unread != nullptr) unread->push_back(file.take_error());
+    }
   }
   if (files.empty()) return Error{ErrorKind::unreadable, path, std::nullopt, "no trace of this run can be read", "the reasons stand above"};
   if (files.size() > 1) {

@@ -13,8 +13,8 @@
 namespace liveset::cli {
 
 // The traces of a run: OUT and all of OUT.d/. The first one is the one to show: the first that has steps, else OUT.
-// Files of OUT.d that cannot be read are named on stderr. Fails when nothing can be read.
-Result<std::vector<trace::TraceFile>> open_run(const std::string& path);
+// Files of OUT.d that cannot be read are named on stderr, and in `unread` where one is given. Fails when nothing can be read.
+Result<std::vector<trace::TraceFile>> open_run(const std::string& path, std::vector<Error>* unread = nullptr);
 // Only the one to show.
 Result<trace::TraceFile> open_shown(const std::string& path);
 

@@ -57,7 +57,7 @@ class Pass {
     now_ = {};
     if (!whole) return;
     if (out_.steps.size() >= RankFacts::max_steps) {
-      ++out_.left_out;
+      ++out_.policies_left_out;
       return;
     }
     // Steps repeat the last policy, mostly, or one of a few.
@@ -69,7 +69,7 @@ class Pass {
     if (found == out_.policies.size()) {
       const std::size_t size = policy.regions.size() + policy.modules.size() + 1;
       if (out_.policies.size() >= RankFacts::max_policies || entries_ + size > RankFacts::max_policy_entries) {
-        ++out_.left_out;
+        ++out_.policies_left_out;
         return;
       }
       entries_ += size;
@@ -113,7 +113,7 @@ class Pass {
     if (is_new) {
       if (now_.regions.size() >= RankFacts::max_regions) {
         place_.erase(place);
-        ++out_.left_out;
+        ++out_.policies_left_out;
         return;
       }
       now_.regions.push_back({path, run.scope, run.about, 0, 0, 0});
@@ -141,7 +141,7 @@ class Pass {
     if (is_new) {
       if (out_.devices.size() >= RankFacts::max_regions) {
         device_places_.erase(place);
-        ++out_.left_out;
+        ++out_.devices_left_out;
         return;
       }
       out_.devices.push_back({path, run.scope, about, run.recompute, has_step_ ? step_ : -1, 1, std::move(made)});

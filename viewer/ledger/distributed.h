@@ -59,7 +59,8 @@ struct RankFacts {
   std::vector<LateRecompute> late;
   std::vector<RegionDevices> devices;
   std::uint64_t all_steps = 0, reductions = 0, reductions_known = 0, recomputes = 0, recomputes_without_parameters = 0;
-  std::uint64_t left_out = 0;  // steps, regions, reductions and findings beyond the limits
+  // Beyond the limits: steps, policies and their regions; reductions, names of gradients and recomputes; places of blocks; `late`.
+  std::uint64_t policies_left_out = 0, reductions_left_out = 0, devices_left_out = 0, late_left_out = 0;
 };
 
 Result<RankFacts> read_rank(const trace::TraceFile& file, const PhysicalLedger& ledger);

@@ -55,7 +55,7 @@ void Reductions::reduce(const trace::Event& event) {
   if (!place->second) return;
   ++out_.reductions;
   if (reductions_.size() >= RankFacts::max_of_step) {
-    ++out_.left_out;
+    ++out_.reductions_left_out;
     return;
   }
   const std::int64_t block = event.heap == 0 ? BlockFinder::none : finder_.find(event.heap, event.address, event.index);
@@ -66,7 +66,7 @@ void Reductions::gradient(const trace::Event& event) {
   const std::int64_t block = finder_.find(event.heap, event.address, event.index);
   if (block == BlockFinder::none) return;
   if (gradient_names_ >= RankFacts::max_of_step) {
-    ++out_.left_out;
+    ++out_.reductions_left_out;
     return;
   }
   std::vector<std::uint32_t>& names = gradients_[block];
@@ -80,7 +80,7 @@ void Reductions::bucket(const trace::Event& event) {
   std::vector<std::string> parameters;
   if (!read_bucket(names_.string(event.text), number, parameters)) return;
   if (bucket_names_ + parameters.size() > RankFacts::max_of_step) {
-    ++out_.left_out;
+    ++out_.reductions_left_out;
     return;
   }
   bucket_names_ += parameters.size();
@@ -91,7 +91,7 @@ void Reductions::bucket(const trace::Event& event) {
 void Reductions::recomputed(const RegionRun& run) {
   ++out_.recomputes;
   if (recomputes_.size() >= RankFacts::max_of_step) {
-    ++out_.left_out;
+    ++out_.reductions_left_out;
     return;
   }
   module_names_ += run.modules.size();
@@ -111,7 +111,7 @@ Reductions::Parameters Reductions::join() {
   for (const Reduction& reduction : reductions_) {
     bool known = false;
     if (work_ > RankFacts::max_work_of_step) {
-      ++out_.left_out;
+      ++out_.reductions_left_out;
       continue;
     }
     if (const auto bucket = buckets_.find(reduction.bucket); reduction.bucket >= 0 && bucket != buckets_.end()) {
@@ -156,7 +156,7 @@ void Reductions::late(const Recompute& recompute, const std::string& module, con
     out_.late.push_back({region, module, parameter, step_, 1, same_backward});
   } else {
     known_.erase(place);
-    ++out_.left_out;
+    ++out_.late_left_out;
   }
 }
 
@@ -172,7 +172,7 @@ void Reductions::end_step() {
       any |= judge(recompute, place->second, parameters);
     }
     out_.recomputes_without_parameters += !any;
-    out_.left_out += work_ > RankFacts::max_work_of_step;
+    out_.reductions_left_out += work_ > RankFacts::max_work_of_step;
   }
   reductions_.clear();
   recomputes_.clear();

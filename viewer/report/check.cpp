@@ -8,16 +8,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::size_t most_shown = 160;  // of one name, in text
+constexpr std::size_t most_detail = 600;
+
 std::string quoted_place(const Finding& finding, const Style& style) {
-  std::string text = finding.kind;
-  if (!finding.region.empty()) text += " in " + printable(finding.region, style);
+  std::string text = printable(finding.kind, style, most_shown);
+  if (!finding.region.empty()) text += " in " + printable(finding.region, style, most_shown);
   return text;
 }
 
 std::string counted(std::uint64_t count, const std::string& what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
 
 void add_line(std::string& text, const std::string& title, const std::string& content, const Style& style) {
-  if (!content.empty()) text += "      " + title + " " + printable(content, style) + "\n";
+  if (!content.empty()) text += "      " + title + " " + printable(content, style, most_shown) + "\n";
 }
 
 }  // namespace
@@ -35,6 +38,7 @@ ordered_json check_json(const std::vector<Check>& checks) {
       if (!finding.file.empty()) row["file"] = finding.file;
       one["findings"].push_back(std::move(row));
     }
+    one["lower_bound"] = check.lower_bound;
     one["findings_left_out"] = check.left_out;
     for (const auto& [name, number] : check.coverage) one["coverage"][name] = number;
     one["not_observed"] = check.not_observed;
@@ -44,20 +48,24 @@ ordered_json check_json(const std::vector<Check>& checks) {
   return json;
 }
 
-std::string check_text(const std::vector<Check>& checks, const Style& style) {
+std::string check_text(const std::vector<Check>& checks, std::size_t top, const Style& style) {
   std::string text;
   for (const Check& check : checks) {
-    text += check.name + ": " + (check.ok() ? "ok" : counted(check.findings.size() + check.left_out, "finding")) + "\n";
-    for (const Finding& finding : check.findings) {
+    text += check.name + ": " +
+            (check.ok() ? (check.lower_bound ? "not shown to differ" : "ok") : counted(check.findings.size() + check.left_out, "finding")) +
+            "\n";
+    for (std::size_t each = 0; each < std::min(top, check.findings.size()); ++each) {
+      const Finding& finding = check.findings[each];
       text += "  " + quoted_place(finding, style);
       if (finding.step >= 0) text += ", step " + std::to_string(finding.step);
       if (finding.count > 1) text += " (" + format_count(finding.count) + " times)";
       text += "\n";
       add_line(text, "module", finding.module, style);
       add_line(text, "op", finding.op, style);
-      if (!finding.detail.empty()) text += "      " + wrapped(finding.detail, style, 6) + "\n";
+      if (!finding.detail.empty()) text += "      " + wrapped(printable(finding.detail, style, most_detail), style, 6) + "\n";
       add_line(text, "trace", finding.file, style);
     }
+    if (check.findings.size() > top) text += "  and " + format_count(check.findings.size() - top) + " more; --top shows more\n";
     if (check.left_out != 0) text += "  and " + format_count(check.left_out) + " more that are not listed\n";
     for (const std::string& note : check.notes) text += "  " + wrapped(note, style, 4) + "\n";
     for (const std::string& what : check.not_observed) text += "  " + wrapped("not observed: " + what, style, 4) + "\n";

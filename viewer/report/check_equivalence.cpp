@@ -32,11 +32,11 @@ Finding finding_of(const compare::Difference& difference) {
   return finding;
 }
 
-void add_missing(Check& check, const std::vector<std::string>& names, const std::string& side) {
+void add_names(Check& check, const char* kind, const std::vector<std::string>& names, const std::string& what) {
   if (names.empty()) return;
   Finding finding;
-  finding.kind = "missing";
-  finding.detail = "only the " + side + " run has " + std::to_string(names.size()) + ": ";
+  finding.kind = kind;
+  finding.detail = what + " " + std::to_string(names.size()) + ": ";
   for (std::size_t each = 0; each < std::min(names.size(), most_names); ++each) finding.detail += (each == 0 ? "" : "; ") + names[each];
   if (names.size() > most_names) finding.detail += "; ...";
   check.findings.push_back(finding);
@@ -64,9 +64,15 @@ Result<Check> check_equivalence(const trace::TraceFile& a, const trace::TraceFil
     if (++beyond <= most_findings) check.findings.push_back(finding_of(difference));
   }
   check.left_out = beyond > most_findings ? beyond - most_findings : 0;
-  check.left_out += first->left_out + second->left_out;
-  add_missing(check, found.only_a, "first");
-  add_missing(check, found.only_b, "second");
+  add_names(check, "missing", found.only_a, "only the first run has");
+  add_names(check, "missing", found.only_b, "only the second run has");
+  add_names(check, "unreadable", found.unreadable, "one of the runs could not read");
+  if (const std::uint64_t lost = first->left_out + second->left_out; lost != 0) {
+    Finding finding;
+    finding.kind = "unreadable";
+    finding.detail = format_count(lost) + " fingerprints are no text that can be read, or beyond the most that are compared";
+    check.findings.push_back(finding);
+  }
   if (found.other_order) {
     Finding finding;
     finding.kind = "order";
@@ -81,14 +87,14 @@ Result<Check> check_equivalence(const trace::TraceFile& a, const trace::TraceFil
   }
   check.coverage = {{"compared", found.compared},
                     {"bitwise_equal", found.bitwise_equal},
-                    {"unreadable", found.unreadable},
+                    {"unreadable", found.unreadable.size()},
                     {"measured_exactly", measured_exactly},
                     {"not_finite_a", found.not_finite_a},
                     {"not_finite_b", found.not_finite_b},
                     {"reduction_length", found.reduction_length}};
   check.notes.push_back("compared: " + format_count(found.compared) + " tensors, " + format_count(found.bitwise_equal) +
                         " of them equal bit for bit");
-  if (found.unreadable != 0) check.notes.push_back(format_count(found.unreadable) + " tensors could not be read in one of the runs");
+  check.lower_bound = measured_exactly != found.differences.size();
   if (!found.differences.empty()) {
     check.notes.push_back("largest difference: " + std::string(measured_exactly == found.differences.size() ? "" : "at least ") +
                           short_number(largest) + ", tolerance of that tensor " + short_number(tolerance));

@@ -36,7 +36,10 @@ class Collecting {
       if (Status status = file.read_chunk(chunk, 0, kinds_); !status) return status;
       if (!has(trace::Kind::attribute) && !has(trace::Kind::step_begin)) continue;
       Status status = trace::for_each_event(file, chunk, chunk + 1, [this](const trace::Event& event) {
-        if (event.kind == trace::Kind::step_begin) step_ = event.number;
+        if (event.kind == trace::Kind::step_begin) {
+          step_ = event.number;
+          has_steps_ = true;
+        }
         if (event.kind == trace::Kind::attribute) attribute(event);
         return true;
       });
@@ -45,6 +48,7 @@ class Collecting {
     return Done{};
   }
   bool found() const { return found_; }
+  bool has_steps() const { return has_steps_; }
 
  private:
   bool has(trace::Kind kind) const {
@@ -66,10 +70,11 @@ class Collecting {
   void finding(std::uint32_t text) {
     const auto known = places_.find(text);
     if (known != places_.end()) {
-      if (known->second == none) {
+      check_.left_out += known->second.more;
+      if (known->second.finding == none) {
         ++check_.left_out;
       } else {
-        ++check_.findings[known->second].count;
+        ++check_.findings[known->second.finding].count;
       }
       return;
     }
@@ -87,19 +92,19 @@ class Collecting {
                     step_,
                     1};
     const std::uint64_t more = number_in(json, "more");
+    check_.left_out += more;
     const auto [place, is_new] = same_.try_emplace({finding.kind, finding.region, finding.module, finding.op}, check_.findings.size());
     if (!is_new) {
       ++check_.findings[place->second].count;
     } else if (check_.findings.size() >= most_findings) {
       same_.erase(place);
       ++check_.left_out;
-      if (places_.size() < most_findings) places_.emplace(text, none);
+      if (places_.size() < most_findings) places_.emplace(text, Place{none, more});
       return;
     } else {
       check_.findings.push_back(std::move(finding));
     }
-    check_.left_out += more;
-    if (places_.size() < 2 * most_findings) places_.emplace(text, place->second);
+    if (places_.size() < 2 * most_findings) places_.emplace(text, Place{place->second, more});
   }
 
   void coverage(std::uint32_t text) {
@@ -140,12 +145,16 @@ class Collecting {
   std::string shown_name_;
   Check& check_;
   trace::Columns kinds_;
-  std::map<std::uint32_t, std::size_t> places_;  // by String id
+  struct Place {
+    std::size_t finding = none;
+    std::uint64_t more = 0;  // of the same, which the hooks only counted
+  };
+  std::map<std::uint32_t, Place> places_;  // by String id
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::size_t> same_;
   std::uint32_t last_text_ = ~std::uint32_t{0};
   ordered_json last_;
   std::int64_t step_ = -1;
-  bool found_ = false;
+  bool found_ = false, has_steps_ = false;
 };
 
 std::uint64_t figure(const Check& check, std::string_view name) {
@@ -161,10 +170,12 @@ Result<Check> check_replay(const std::vector<trace::TraceFile>& files) {
   Check check;
   check.name = "replay";
   bool found = false;
+  std::vector<std::string> unchecked;
   for (const trace::TraceFile& file : files) {
     Collecting collecting(file, files.size() > 1 ? file.path() : std::string(), check);
     if (const Status status = collecting.read(file); !status) return status.error();
     found = found || collecting.found();
+    if (!collecting.found() && collecting.has_steps()) unchecked.push_back(file.path());
   }
   if (!found)
     return Error{ErrorKind::usage,
@@ -172,6 +183,13 @@ Result<Check> check_replay(const std::vector<trace::TraceFile>& files) {
                  {},
                  "was recorded without --check-replay, or no PyTorch ran",
                  "record it with: liveset run --check-replay -- python train.py"};
+  for (std::string& path : unchecked) {
+    Finding finding;
+    finding.kind = "not_checked";
+    finding.detail = "this trace has steps, and its hooks compared nothing";
+    finding.file = std::move(path);
+    check.findings.push_back(std::move(finding));
+  }
   check.notes.push_back("compared: " + format_count(figure(check, "recomputes")) + " recomputes of " +
                         format_count(figure(check, "regions")) + " regions, " + format_count(figure(check, "values")) + " values (" +
                         format_bytes(figure(check, "value_bytes"), false) + "), " + format_count(figure(check, "operators")) +

@@ -185,6 +185,13 @@ void compare_ranks(const Rank& first, const Rank& other, Check& check, std::uint
                           format_count(first.facts.all_steps) + ": compared are those that both have");
 }
 
+// What lay beyond the limits of the pass over a trace, and that this check did not see.
+void not_kept(Check& check, const std::vector<Rank>& ranks, std::uint64_t RankFacts::*count, const std::string& what) {
+  std::uint64_t sum = 0;
+  for (const Rank& rank : ranks) sum += rank.facts.*count;
+  if (sum != 0) check.not_observed.push_back(format_count(sum) + " " + what + " beyond what is kept");
+}
+
 Check check_policies(const std::vector<Rank>& ranks) {
   Check check;
   check.name = "ranks";
@@ -193,13 +200,19 @@ Check check_policies(const std::vector<Rank>& ranks) {
   for (const Rank& rank : ranks) {
     for (const ledger::Policy& policy : rank.facts.policies) regions = std::max<std::uint64_t>(regions, policy.regions.size());
   }
+  not_kept(check, ranks, &RankFacts::policies_left_out, "steps and regions");
   check.coverage = {{"ranks", ranks.size()}, {"steps", steps}, {"regions_of_a_step", regions}};
   check.notes.insert(check.notes.begin(), ranks.size() < 2 ? "one rank only: there is nothing to compare"
                                                            : "compared: " + counted(ranks.size(), "rank") + ", " + counted(steps, "step") +
                                                                  " of up to " + counted(regions, "region"));
   const std::int64_t world = ranks.front().file->header().process.world_size;
-  if (world > static_cast<std::int64_t>(ranks.size()))
-    check.not_observed.push_back("the other ranks of " + format_count(static_cast<std::uint64_t>(world)) + ": their traces are not here");
+  if (world > static_cast<std::int64_t>(ranks.size())) {
+    Finding finding;
+    finding.kind = "missing_ranks";
+    finding.detail = "traces with steps of " + format_count(ranks.size()) + " of " + format_count(static_cast<std::uint64_t>(world)) +
+                     " ranks are here: of the others nothing is known";
+    add(check, std::move(finding));
+  }
   return check;
 }
 
@@ -213,6 +226,7 @@ Check check_overlap(const std::vector<Rank>& ranks) {
     known += facts.reductions_known;
     recomputes += facts.recomputes;
     without += facts.recomputes_without_parameters;
+    check.left_out += facts.late_left_out;
     for (const ledger::LateRecompute& late : facts.late) {
       Finding finding;
       finding.kind = late.same_backward ? "reduced_before_recompute" : "not_reduced_after_recompute";
@@ -227,6 +241,7 @@ Check check_overlap(const std::vector<Rank>& ranks) {
       add(check, std::move(finding));
     }
   }
+  not_kept(check, ranks, &RankFacts::reductions_left_out, "reductions, names of gradients and recomputes");
   check.coverage = {{"recomputes", recomputes},
                     {"reductions", reductions},
                     {"reductions_of_known_gradients", known},
@@ -323,6 +338,7 @@ Check check_devices(const std::vector<Rank>& ranks) {
     }
     regions += scopes.size();
   }
+  not_kept(check, ranks, &RankFacts::devices_left_out, "executions of regions");
   check.coverage = {{"regions", regions}, {"devices", devices.size()}};
   check.notes.push_back(counted(regions, "region") + ", " + counted(devices.size(), "device") + " besides the CPU");
   return check;
@@ -334,14 +350,13 @@ bool better(const Rank& a, const Rank& b) { return a.facts.all_steps > b.facts.a
 
 Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>& files) {
   std::map<std::pair<std::int64_t, std::string>, Rank> chosen;  // by rank; traces that name none stand each for itself
-  std::uint64_t left_out = 0, further = 0;
+  std::uint64_t further = 0;
   for (const trace::TraceFile& file : files) {
     Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file);
     if (!ledger) return ledger.take_error();
     Result<RankFacts> facts = ledger::read_rank(file, *ledger);
     if (!facts) return facts.take_error();
     if (facts->all_steps == 0) continue;
-    left_out += facts->left_out;
     const std::int64_t number = file.header().process.rank;
     Rank rank{&file, std::move(*facts), number < 0 ? file.path() : "rank " + std::to_string(number)};
     // A rank's worker processes have its number, and one that was started again too: the one with the most steps stands for it.
@@ -364,7 +379,6 @@ Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>
   if (further != 0)
     checks.front().notes.push_back(counted(further, "further trace") +
                                    " of the same ranks: of each rank the one with the most steps counts");
-  if (left_out != 0) checks.front().not_observed.push_back(format_count(left_out) + " steps, regions or reductions beyond what is kept");
   return checks;
 }
 

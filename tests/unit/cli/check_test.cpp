@@ -1,6 +1,8 @@
 // `liveset check`: what the hooks found is put together, and the exit status is the gate.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_program.h"
@@ -26,11 +28,25 @@ const char* const coverage = R"({"regions":2,"recomputes":2,"values":5,"value_by
 struct Check : testing::Test {
   test::TinyTrace trace;
   std::string path() { return trace.path(); }
+  // Puts a file beside the trace, as one of its run.
+  std::string beside(const std::string& name, const std::string& content) {
+    std::filesystem::create_directory(path() + ".d");
+    const std::string other = path() + ".d/" + name;
+    std::ofstream(other, std::ios::binary) << content;
+    return other;
+  }
+  std::string beside(test::TinyTrace& other) {
+    other.open();
+    return beside(std::to_string(++others_) + ".liveset", test::read_file(other.path()));
+  }
   json replay(int status) {
     const Ran ran = check(path() + " --replay --format json");
     EXPECT_EQ(ran.status, status) << ran.err;
     return json::parse(ran.out);
   }
+
+ private:
+  int others_ = 0;
 };
 
 TEST_F(Check, PassesWhatWasComparedAndHasNoFinding) {
@@ -104,6 +120,101 @@ TEST_F(Check, ControlCharactersOfATraceStayOffTheTerminal) {
   EXPECT_THAT(check(path() + " --replay").out, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(Check, WhateverAFindingSaysStaysTextAndShort) {
+  const std::string esc = "\x1b]0;x\x07\x1b[2J", tail(5000, 'y');
+  trace.attribute("liveset.replay", json({{"kind", esc + tail},
+                                          {"region", "r" + esc + tail},
+                                          {"module", "m" + esc + tail},
+                                          {"op", "o" + esc + tail},
+                                          {"detail", "d" + esc + tail}})
+                                        .dump());
+  trace.open();
+  for (const std::string format : {"table", "md"}) {
+    const Ran ran = check(path() + " --replay --format " + format);
+    EXPECT_THAT(ran.out, Not(HasSubstr("\x1b"))) << format;
+    EXPECT_THAT(ran.out, Not(HasSubstr("\x07"))) << format;
+    EXPECT_LT(ran.out.size(), format == "table" ? 2000U : 40000U) << format;
+  }
+}
+
+TEST_F(Check, TextListsTheFirstFindingsAndCountsTheOthers) {
+  for (int each = 0; each < 30; ++each) trace.attribute("liveset.replay", finding("value", "r" + std::to_string(each), "x"));
+  trace.open();
+  const Ran ran = check(path() + " --replay");
+  EXPECT_THAT(ran.out, HasSubstr("replay: 30 findings\n"));
+  EXPECT_THAT(ran.out, HasSubstr("value in r19\n"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("value in r20")));
+  EXPECT_THAT(ran.out, HasSubstr("and 10 more; --top shows more"));
+  EXPECT_THAT(check(path() + " --replay --top 30").out, HasSubstr("value in r29\n"));
+  EXPECT_EQ(json::parse(check(path() + " --replay --format json").out)["checks"][0]["findings"].size(), 30U);
+}
+
+TEST_F(Check, WhatTheHooksOnlyCountedCountsEachTimeItIsSaid) {
+  writer::Event made = test::event(proto::EVENT_ATTRIBUTE, 0);
+  made.name = trace.string("liveset.replay");
+  made.text = trace.string(R"({"kind":"value","region":"r","more":4})");
+  for (int step = 0; step < 3; ++step) trace.add(made);
+  trace.open();
+  const json found = replay(1);
+  EXPECT_EQ(found["checks"][0]["findings"][0]["count"], 3);
+  EXPECT_EQ(found["checks"][0]["findings_left_out"], 12);
+}
+
+TEST_F(Check, ARankWhoseReplayWasNotCheckedIsAFinding) {
+  trace.step(0);
+  trace.attribute("liveset.replay.coverage", coverage);
+  trace.open();
+  test::TinyTrace worker, rank;
+  worker.attribute("something", "{}");
+  beside(worker);  // has no steps: nothing to check
+  EXPECT_EQ(replay(0)["ok"], true);
+  rank.step(0);
+  const std::string other = beside(rank);
+  const json found = replay(1);
+  ASSERT_EQ(found["checks"][0]["findings"].size(), 1U);
+  EXPECT_EQ(found["checks"][0]["findings"][0]["kind"], "not_checked");
+  EXPECT_EQ(found["checks"][0]["findings"][0]["file"], other);
+}
+
+TEST_F(Check, ATraceThatCannotBeReadFailsEveryGate) {
+  const auto heap = trace.heap("cpu");
+  trace.step(0);
+  trace.alloc(heap, 0x1000, 100);
+  trace.attribute("liveset.replay.coverage", coverage);
+  trace.open();
+  for (const std::string gate : {"--replay", "--distributed", "--max-peak 4KiB"}) EXPECT_EQ(check(path() + " " + gate).status, 0) << gate;
+  const std::string other = beside("7.liveset", "garbage");
+  for (const std::string gate : {"--replay", "--distributed", "--max-peak 4KiB"}) {
+    const Ran ran = check(path() + " " + gate + " --format json");
+    EXPECT_EQ(ran.status, 1) << gate;
+    const json found = json::parse(ran.out);
+    EXPECT_EQ(found["ok"], false);
+    EXPECT_EQ(found["checks"].back()["name"], "traces");
+    EXPECT_EQ(found["checks"].back()["findings"][0]["file"], other);
+    EXPECT_EQ(check(path() + " " + gate + " --strict").status, 3) << gate;
+  }
+}
+
+TEST_F(Check, RanksWithoutATraceAreAFinding) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.file("rank.liveset");
+  writer::HeaderInfo info = test::header_info();
+  info.rank = 0;
+  info.world_size = 2;
+  std::string error;
+  const auto writer = writer::TraceWriter::create(file, info, &error);
+  ASSERT_NE(writer, nullptr) << error;
+  writer->define_thread(1, 1, "main");
+  writer->append(test::event(proto::EVENT_STEP_BEGIN, 0));
+  ASSERT_TRUE(writer->finish("exit"));
+  const Ran ran = check(file + " --distributed --format json");
+  EXPECT_EQ(ran.status, 1);
+  const json one = json::parse(ran.out)["checks"][0];
+  EXPECT_EQ(one["name"], "ranks");
+  EXPECT_EQ(one["findings"][0]["kind"], "missing_ranks");
+  EXPECT_THAT(std::string(one["findings"][0]["detail"]), HasSubstr("1 of 2 ranks"));
+}
+
 TEST_F(Check, RefusesATraceThatWasNotRecordedForIt) {
   trace.step(0);
   trace.open();
@@ -166,6 +277,79 @@ TEST_F(Check, MaxPeakIsAGateOfItsOwn) {
   EXPECT_EQ(found["checks"][0]["name"], "max-peak");
   EXPECT_EQ(found["checks"][0]["coverage"]["bytes"], 4096);
   EXPECT_EQ(check(path() + " --max-peak nothing").status, 2);
+}
+
+TEST_F(Check, MaxPeakHoldsEachTraceOfARunToTheLimit) {
+  trace.step(0);
+  trace.alloc(trace.heap("cpu"), 0x1000, 1000);
+  trace.open();
+  test::TinyTrace small, large, nothing;
+  small.alloc(small.heap("cpu"), 0x1000, 2000);
+  large.alloc(large.heap("cuda:0"), 0x1000, 1000000);
+  nothing.step(0);
+  beside(small);
+  const std::string other = beside(large);
+  beside(nothing);
+  EXPECT_EQ(check(path() + " --max-peak 1000000").status, 0);
+  const Ran ran = check(path() + " --max-peak 2000 --format json");
+  EXPECT_EQ(ran.status, 1);
+  const json one = json::parse(ran.out)["checks"][0];
+  ASSERT_EQ(one["findings"].size(), 1U);
+  EXPECT_EQ(one["findings"][0]["file"], other);
+  EXPECT_EQ(one["findings"][0]["detail"], "the peak of allocated is 1,000,000 bytes on cuda:0, the limit 2,000");
+  EXPECT_EQ(one["coverage"]["bytes"], 1000000);
+  EXPECT_EQ(one["coverage"]["traces"], 3);
+  EXPECT_EQ(json::parse(check(path() + " --max-peak 999 --format json").out)["checks"][0]["findings"].size(), 3U);
+}
+
+TEST_F(Check, APeakThatIsNotThereIsNoPeakOfZero) {
+  trace.step(0);
+  trace.open();
+  const Ran ran = check(path() + " --max-peak 1");
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, HasSubstr("no allocation"));
+  test::TinyTrace torn;
+  const auto cpu = torn.heap("cpu");
+  for (std::uint64_t each = 0; each < 5000; ++each) torn.alloc(cpu, 0x1000 * (1 + each * each % 4999), 1 + each * each % 977);
+  torn.open();
+  const std::string whole = test::read_file(torn.path());
+  beside("torn.liveset", whole.substr(0, whole.size() * 2 / 3));
+  const Ran part = check(path() + " --max-peak 1 --format json");
+  EXPECT_EQ(part.status, 1) << part.err;
+  const json one = json::parse(part.out)["checks"][0];
+  ASSERT_EQ(one["findings"].size(), 1U);
+  EXPECT_EQ(one["findings"][0]["kind"], "no_peak");
+  EXPECT_EQ(check(path() + " --max-peak 1 --strict").status, 4);
+}
+
+std::string print_of(const std::string& hash, double value, const std::string& more = "") {
+  return R"({"step":0,"what":"gradient","name":"w","dtype":"float32","shape":[1],"max_abs":1.0,"hash":")" + hash + R"(","samples":[[0,)" +
+         std::to_string(value) + "]]" + more + "}";
+}
+
+TEST_F(Check, EquivalenceSaysWhatItShowedAndWhatItCouldNotRead) {
+  test::TinyTrace other, unread, broken;
+  trace.attribute("liveset.fingerprint", print_of("1", 1));
+  other.attribute("liveset.fingerprint", print_of("2", 1));
+  unread.attribute("liveset.fingerprint", print_of("", 1));
+  broken.attribute("liveset.fingerprint", print_of("1", 1));
+  broken.attribute("liveset.fingerprint", "{");
+  for (test::TinyTrace* each : {&trace, &other, &unread, &broken}) each->open();
+  const auto against = [&](const std::string& b) { return check(path() + " " + b + " --equivalence --format json"); };
+  EXPECT_EQ(json::parse(against(path()).out)["checks"][0]["lower_bound"], false);
+  EXPECT_THAT(check(path() + " " + path() + " --equivalence").out, HasSubstr("equivalence: ok\n"));
+  EXPECT_EQ(against(other.path()).status, 0);
+  EXPECT_EQ(json::parse(against(other.path()).out)["checks"][0]["lower_bound"], true);
+  EXPECT_THAT(check(path() + " " + other.path() + " --equivalence").out, HasSubstr("equivalence: not shown to differ\n"));
+  for (const test::TinyTrace* each : {&unread, &broken}) {
+    const Ran ran = against(each->path());
+    EXPECT_EQ(ran.status, 1);
+    const json one = json::parse(ran.out)["checks"][0];
+    ASSERT_EQ(one["findings"].size(), 1U);
+    EXPECT_EQ(one["findings"][0]["kind"], "unreadable");
+    EXPECT_EQ(one["findings_left_out"], 0);
+    EXPECT_EQ(one["coverage"]["compared"], each == &unread ? 0 : 1);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "tests/support/tiny_trace.h"
 
@@ -59,11 +60,94 @@ TEST(Equivalence, WholeTensorsGiveTheDifferenceItself) {
   Fingerprint a, b;
   a.tensors = {tensor("w", "1", 3.7, 3)};
   b.tensors = {tensor("w", "2", 3.9, 3)};
+  a.tensors[0].shape = b.tensors[0].shape = {3};
   a.tensors[0].file = folder.file("a");
   b.tensors[0].file = folder.file("b");
   const Equivalence found = compare_fingerprints(a, b);
   EXPECT_TRUE(found.differences[0].exact);
   EXPECT_DOUBLE_EQ(found.differences[0].largest, 0.25);
+}
+
+std::string bytes_of(const std::vector<float>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float)};
+}
+
+// A run that wrote `numbers`, and says that its tensor has three elements.
+Fingerprint run_of(const test::TemporaryFolder& folder, const std::string& name, const std::vector<float>& numbers) {
+  Fingerprint run;
+  run.tensors = {tensor("w", name, 1, 1)};
+  run.tensors[0].shape = {3};
+  run.tensors[0].file = folder.file(name);
+  test::write_file(run.tensors[0].file, bytes_of(numbers));
+  return run;
+}
+
+TEST(Equivalence, FilesThatAreNotTheWholeTensorAreNoExactFigure) {
+  const test::TemporaryFolder folder;
+  const Fingerprint whole = run_of(folder, "whole", {1, 2, 3});
+  const auto judged = [&](Fingerprint other) {
+    other.tensors[0].norm = 3;  // 2 more: at least 2 / sqrt(3) of some element
+    const Difference made = compare_fingerprints(whole, other).differences.at(0);
+    EXPECT_FALSE(made.exact);
+    EXPECT_TRUE(made.beyond);
+    EXPECT_DOUBLE_EQ(made.largest, 2 / std::sqrt(3));
+  };
+  judged(run_of(folder, "empty", {}));
+  judged(run_of(folder, "short", {1, 2}));
+  judged(run_of(folder, "long", {1, 2, 3, 4}));
+  judged(run_of(folder, "of_another_run", {1, 2, 3}));  // the same numbers, though norms say that some differ
+  Fingerprint folder_run = run_of(folder, "x", {});
+  folder_run.tensors[0].file = folder.file("");
+  judged(folder_run);
+}
+
+TEST(Equivalence, WhatIsNotFiniteMustBeSoAtTheSamePlaceAndInTheSameWay) {
+  const test::TemporaryFolder folder;
+  const float nan = std::nanf(""), inf = INFINITY;
+  int number = 0;
+  const auto judged = [&](const std::vector<float>& one, const std::vector<float>& other) {
+    Fingerprint a = run_of(folder, std::to_string(++number), one), b = run_of(folder, std::to_string(++number), other);
+    a.tensors[0].not_finite = b.tensors[0].not_finite = 1;
+    const Difference made = compare_fingerprints(a, b).differences.at(0);
+    EXPECT_TRUE(made.exact);
+    EXPECT_EQ(made.beyond, !made.reason.empty());
+    return made.beyond;
+  };
+  EXPECT_TRUE(judged({nan, 1, 1}, {1, 1, nan}));
+  EXPECT_TRUE(judged({inf, 1, 1}, {nan, 1, 1}));
+  EXPECT_TRUE(judged({inf, 1, 1}, {-inf, 1, 1}));
+  EXPECT_FALSE(judged({nan, 1, 1}, {-nan, 1, 1}));
+  EXPECT_FALSE(judged({inf, 1, 1}, {inf, 1, 1}));
+  Fingerprint a, b;
+  a.tensors = {tensor("w", "1", 8, 2)};
+  b.tensors = {tensor("w", "2", 8, 2)};
+  a.tensors[0].samples = {{0, 1.0}, {7, std::nullopt}};
+  b.tensors[0].samples = {{0, 1.0}, {7, 1.0}};
+  EXPECT_TRUE(compare_fingerprints(a, b).differences.at(0).beyond);
+}
+
+TEST(Equivalence, TensorsThatCouldNotBeReadAreNotCompared) {
+  Fingerprint a, b;
+  a.tensors = {tensor("u", "", 1, 1), tensor("v", "1", 1, 1), tensor("w", "1", 1, 1)};
+  b.tensors = {tensor("u", "", 1, 1), tensor("v", "", 1, 1), tensor("w", "1", 1, 1)};
+  const Equivalence found = compare_fingerprints(a, b);
+  EXPECT_EQ(found.compared, 1U);
+  EXPECT_THAT(found.unreadable, ElementsAre("gradient u, step 0", "gradient v, step 0"));
+}
+
+TEST(Equivalence, NamesOfFilesStayInTheFolder) {
+  test::TinyTrace trace;
+  for (const char* name : {"a", "b", "c", "d"})
+    trace.attribute("liveset.fingerprint", std::string(R"({"what":"gradient","name":")") + name + R"(","hash":"1"})");
+  const trace::TraceFile file = trace.open();
+  const std::string folder = file.path() + ".values";
+  std::filesystem::create_directory(folder);
+  test::write_file(folder + "/index.json", R"({"byte_order":"little","tensors":[{"what":"gradient","name":"a","file":"."},)"
+                                           R"({"what":"gradient","name":"b","file":".."},{"what":"gradient","name":"c","file":"../x"},)"
+                                           R"({"what":"gradient","name":"d","file":"0.bin"}]})");
+  Result<Fingerprint> found = read_fingerprint(file);
+  ASSERT_TRUE(found);
+  for (const TensorPrint& print : found->tensors) EXPECT_EQ(print.file, print.name == "d" ? folder + "/0.bin" : "");
 }
 
 TEST(Equivalence, SetsThatDoNotMatchAreSaidAndOrderToo) {
