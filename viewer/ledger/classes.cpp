@@ -24,7 +24,10 @@ void settle_unnamed(PhysicalLedger& ledger, std::uint64_t since) {
     while (failure < ledger.out_of_memory.size() && ledger.out_of_memory[failure].event <= block.birth) ++failure;
     if (block.stated() != MemoryClass::none || block.birth < since) continue;
     const Evidence evidence = block.evidence();
-    if (evidence == Evidence::accumulated || evidence == Evidence::outlives_backward) {
+    // A gradient that lives on beyond its step is one that the program holds, and was stated: what is not is a library's workspace or so.
+    const std::uint64_t step_end = block.in_step() && step != 0 ? ledger.steps[step - 1].end_event : no_event;
+    const bool outlives_step = step_end > block.birth && step_end < ledger.events && block.death > step_end;
+    if (evidence == Evidence::accumulated || (evidence == Evidence::outlives_backward && !outlives_step)) {
       block.state(MemoryClass::gradient, evidence);
     } else if (evidence == Evidence::unfinished_backward) {
       block.state(MemoryClass::activation_gradient, evidence);

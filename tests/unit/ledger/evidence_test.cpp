@@ -93,6 +93,29 @@ TEST(Evidence, ABackwardsBlocksAreToldApartByItsNodes) {
   EXPECT_FALSE(is_guess(Evidence::accumulated));
 }
 
+// A library's workspace is made once, wherever it is needed first.
+TEST(Evidence, WhatOutlivesItsStepWithoutAWordIsNoGradient) {
+  Job job;
+  const auto mul = job.string("MulBackward0");
+  job.step(1);
+  job.backward();
+  job.phase = proto::PHASE_BACKWARD;
+  job.enter(mul);
+  job.alloc(0x1000);  // 0: never freed
+  job.alloc(0x2000);  // 1: freed in the next step
+  job.alloc(0x3000);  // 2: freed in this one
+  job.leave(mul);
+  job.mark(proto::EVENT_BACKWARD_END);
+  job.phase = proto::PHASE_OTHER;
+  job.free(0x3000);
+  job.step(2);
+  job.free(0x2000);
+  job.build();
+  EXPECT_THAT(job.of(0), Pair(MemoryClass::temporary, Evidence::lifetime));
+  EXPECT_THAT(job.of(1), Pair(MemoryClass::temporary, Evidence::lifetime));
+  EXPECT_THAT(job.of(2), Pair(MemoryClass::gradient, Evidence::outlives_backward));
+}
+
 TEST(Evidence, AStatedGradientIsOneAtEveryEventOfItsLife) {
   Job job;
   const auto mul = job.string("MulBackward0");
