@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -101,12 +102,24 @@ std::string evidence_text(const trace::Dictionary& names, const LiveBlock& block
 std::pair<std::string, std::string> node_and_slot(const trace::Dictionary& names, const BlockDetails& details) {
   const std::string slot(names.string(details.graph_slot));
   std::string node(names.string(details.graph_node));
+  // What a selective checkpoint keeps is in no slot: "selective.aten.addmm.default".
+  constexpr std::string_view kept = "selective.";
+  if (node == "selective" && slot.starts_with(kept)) return {slot.substr(kept.size()) + " (kept)", ""};
   const std::size_t dot = slot.rfind('.');
   if (node.empty() && dot != std::string::npos) node = slot.substr(0, dot);
   return {node, dot == std::string::npos ? slot : slot.substr(dot + 1)};
 }
 
-void tell(const trace::Dictionary& names, const BlockDetails& details, LiveBlock& block) {
+// Of parameters that are whole for a while somewhere in the trace: what lives beside a whole one is a shard, at every moment.
+std::set<std::string_view> sharded_names(const trace::Dictionary& names) {
+  constexpr std::string_view gathered = "gathered:";
+  std::set<std::string_view> found;
+  for (const std::string& text : names.strings)
+    if (std::string_view(text).starts_with(gathered)) found.insert(std::string_view(text).substr(gathered.size()));
+  return found;
+}
+
+void tell(const trace::Dictionary& names, const BlockDetails& details, const std::set<std::string_view>& sharded, LiveBlock& block) {
   for (const ledger::BlockName& name : details.names) block.names.push_back(name_of(names, name));
   std::tie(block.op, block.slot) = node_and_slot(names, details);
   if (block.op.empty()) block.op = names.string(details.born_node);
@@ -115,7 +128,11 @@ void tell(const trace::Dictionary& names, const BlockDetails& details, LiveBlock
   if (details.slot >= 0) block.region_slot = details.slot;
   if (details.microbatch >= 0) block.microbatch = details.microbatch;
   block.incarnation = details.incarnation;
-  block.is_gathered = details.gathered && block.memory_class == MemoryClass::parameter;
+  if (block.memory_class != MemoryClass::parameter) return;
+  block.is_gathered = details.gathered;
+  block.is_sharded = !details.gathered && std::any_of(details.names.begin(), details.names.end(), [&](const ledger::BlockName& name) {
+    return name.memory_class == MemoryClass::parameter && sharded.contains(names.string(name.name));
+  });
 }
 
 }  // namespace
@@ -126,6 +143,7 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
   const std::vector<std::uint32_t> ordinals = ledger::live_blocks(ledger, ledger.shown_heap, event);
   const trace::Dictionary& names = file.dictionary();
   const BlockDetails nothing;
+  const std::set<std::string_view> sharded = sharded_names(names);
   ScopeNames scopes(names);
   std::map<std::uint32_t, std::string> stacks;
   for (std::size_t first = 0; first < ordinals.size(); first += at_once) {
@@ -142,7 +160,7 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
       std::tie(block.module, block.scope_op) = scopes.of(detail.scope);
       const auto found = attribution.details.find(detail.ordinal);
       const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
-      tell(names, more, block);
+      tell(names, more, sharded, block);
       if (!block.scope_op.empty()) block.op = block.scope_op;
       if (detail.stack != 0) {
         const auto known_stack = stacks.find(detail.stack);

@@ -19,7 +19,8 @@ struct LiveBlock {
   std::string evidence;  // for the class: "graph: AddmmBackward0.mat1"
   std::string module;    // path of the module it was born in; empty: none
   std::string scope_op;  // the op that the program named, it was born in
-  std::string op;        // scope_op, or the autograd node that retains it, or the node of a backward it was born in
+  std::string op;        // scope_op, or the autograd node that retains it, or the node of a backward it was born in;
+                         // "aten.addmm.default (kept)" of what a selective checkpoint keeps
   std::string slot;      // of the node that retains it: "mat1"
   std::string dtype;     // of the first tensor in it that the trace tells of; empty: it tells of none
   // All frames of the allocation as JSON (report/stacks.h), for the few blocks that are listed.
@@ -29,6 +30,7 @@ struct LiveBlock {
   std::optional<std::int64_t> region_slot, microbatch;
   std::uint32_t incarnation = 0;   // 0: made for the first time
   bool is_gathered = false;        // a parameter that is whole only for a while
+  bool is_sharded = false;         // a parameter of which the trace tells that it is gathered for a while
   std::string category;            // by the user's rules, where there are some
   std::vector<std::string> names;  // what states it: values that live in it, or graph slots that retain it
 };

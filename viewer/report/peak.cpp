@@ -44,7 +44,7 @@ struct Grouping {
 std::string group_of(const LiveBlock& block, const Grouping& grouping) {
   const std::string memory_class(trace::class_name(block.memory_class));
   switch (grouping.by) {
-    case GroupBy::memory_class: return block.is_gathered ? memory_class + " (gathered)" : memory_class;
+    case GroupBy::memory_class: return memory_class + (block.is_gathered ? " (gathered)" : block.is_sharded ? " (sharded)" : "");
     // Parameters and what the optimizer keeps are made in no module: their class says more than "none".
     case GroupBy::module: return block.module.empty() ? "(" + memory_class + ")" : block.module;
     case GroupBy::op:
@@ -71,12 +71,11 @@ class Collector {
   Collector(Grouping grouping, std::size_t top) : grouping_(grouping), top_(top) {}
 
   void add(LiveBlock&& block) {
-    if (grouping_.by == GroupBy::category) block.category = category_of(grouping_.rules, block);
+    if (grouping_.by == GroupBy::category || !grouping_.rules.empty()) block.category = category_of(grouping_.rules, block);
     Sum& sum = sums_[group_of(block, grouping_)];
     sum.group.bytes += block.detail.bytes;
     ++sum.group.blocks;
     sum.group.guess_bytes += block.guess ? block.detail.bytes : 0;
-    any_gathered_ |= block.is_gathered;
     has_ops_ |= !block.op.empty();
     auto evidence = sum.evidence.find(block.evidence);
     if (evidence == sum.evidence.end())
@@ -93,8 +92,7 @@ class Collector {
     report.largest = std::move(largest_);
     report.has_ops = has_ops_;
     for (auto& [name, sum] : sums_) {
-      const bool is_whole = grouping_.by == GroupBy::memory_class && any_gathered_ && name == "parameter";
-      sum.group.name = is_whole ? "parameter (sharded)" : name;
+      sum.group.name = name;
       sum.group.evidence.assign(sum.evidence.begin(), sum.evidence.end());
       std::stable_sort(sum.group.evidence.begin(), sum.group.evidence.end(),
                        [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
@@ -121,7 +119,7 @@ class Collector {
   std::size_t top_;
   std::map<std::string, Sum> sums_;
   std::vector<LiveBlock> largest_;
-  bool any_gathered_ = false, has_ops_ = false;
+  bool has_ops_ = false;
 };
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
@@ -153,6 +151,7 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   report.file = file.path();
   report.is_peak = is_peak;
   report.by = options.by;
+  report.has_categories = options.by == GroupBy::category || !options.rules.empty();
   add_warnings(file, *ledger, report);
   Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
   if (!out_of_memory) return out_of_memory.take_error();
@@ -187,8 +186,6 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
 }
 
 namespace {
-
-constexpr const char* in_no_block = "(in no block: kept by the allocator for later)";
 
 ordered_json optional_text(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
 ordered_json optional_number(const std::optional<std::int64_t>& number) { return number ? ordered_json(*number) : ordered_json(nullptr); }
@@ -245,11 +242,15 @@ ordered_json peak_report_json(const PeakReport& report) {
     json["groups"].push_back({{"name", group.name}, {"bytes", group.bytes}, {"blocks", group.blocks}});
     json["rows"].push_back(row_json(group));
   }
-  // What no block holds of a larger counter (reserved): so that the rows sum to `bytes`.
-  if (report.peak.bytes > report.peak.allocated_bytes)
-    json["rows"].push_back({{"key", in_no_block}, {"bytes", report.peak.bytes - report.peak.allocated_bytes}, {"count", 0}});
+  // So that the rows sum to `bytes`.
+  if (const std::int64_t other = report.peak.beyond_blocks(); other != 0)
+    json["rows"].push_back({{"key", beyond_blocks_name(report.peak)},
+                            {"bytes", other},
+                            {"count", 0},
+                            {"guess_bytes", 0},
+                            {"evidence", ordered_json::array()}});
   json["largest"] = ordered_json::array();
-  for (const LiveBlock& block : report.largest) json["largest"].push_back(block_json(block, report.by == GroupBy::category));
+  for (const LiveBlock& block : report.largest) json["largest"].push_back(block_json(block, report.has_categories));
   json["warnings"] = report.warnings;
   return json;
 }
@@ -272,6 +273,12 @@ Table groups_table(const PeakReport& report, TableFormat format, const Style& st
     if (shows_guesses) cells.push_back(Cell::words(guess_note(group.guess_bytes, group.bytes)));
     table.row(std::move(cells));
   }
+  if (report.peak.beyond_blocks() != 0 && format != TableFormat::text) {
+    std::vector<Cell> cells = {beyond_blocks_cell(report.peak, format, style), Cell::words(""), Cell::count(0),
+                               Cell::words(beyond_blocks_name(report.peak))};
+    if (shows_guesses) cells.push_back(Cell::words(""));
+    table.row(std::move(cells));
+  }
   return table;
 }
 
@@ -288,11 +295,16 @@ std::string where(const LiveBlock& block) {
 }
 
 Table largest_table(const PeakReport& report, TableFormat format, const Style& style) {
-  Table table({{"bytes", true}, {"class"}, {"born", true}, {"in"}, {"module <- named by"}}, format, style);
-  for (const LiveBlock& block : report.largest)
-    table.row({Cell::bytes(block.detail.bytes), Cell::words(trace::class_name(block.memory_class)),
-               Cell::words(std::to_string(block.detail.birth)), Cell::words(trace::phase_name(block.detail.phase)),
-               Cell::words(where(block))});
+  std::vector<Column> columns = {{"bytes", true}, {"class"}, {"born", true}, {"in"}, {"module <- named by"}};
+  if (report.has_categories) columns.push_back({"category"});
+  Table table(std::move(columns), format, style);
+  for (const LiveBlock& block : report.largest) {
+    std::vector<Cell> cells = {Cell::bytes(block.detail.bytes), Cell::words(trace::class_name(block.memory_class)),
+                               Cell::words(std::to_string(block.detail.birth)), Cell::words(trace::phase_name(block.detail.phase)),
+                               Cell::words(where(block))};
+    if (report.has_categories) cells.push_back(Cell::words(block.category));
+    table.row(std::move(cells));
+  }
   return table;
 }
 
@@ -313,9 +325,9 @@ std::string peak_text(const PeakReport& report, std::size_t top, const Style& st
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();
   const std::size_t shown = std::min(std::max<std::size_t>(top, 10), report.groups.size());
   if (shown < report.groups.size()) text += "  (" + format_count(report.groups.size() - shown) + " more groups; --top shows more)\n";
-  if (report.peak.allocated_bytes < report.peak.bytes)
-    text += "  (" + format_bytes(report.peak.bytes - report.peak.allocated_bytes, style.exact_bytes) +
-            " in no block: kept by the allocator for later)\n";
+  if (report.peak.beyond_blocks() != 0)
+    text += "  " +
+            printable(beyond_blocks_cell(report.peak, TableFormat::text, style).text + " " + beyond_blocks_name(report.peak), style) + "\n";
   if (!report.largest.empty())
     text += "\nThe largest blocks (born: event of the allocation)\n" + largest_table(report, TableFormat::text, style).render();
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);

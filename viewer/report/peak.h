@@ -33,6 +33,7 @@ struct PeakReport {
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   GroupBy by = GroupBy::memory_class;
   std::vector<Group> groups;       // by bytes, falling; they sum to peak.allocated_bytes
+  bool has_categories = false;     // blocks carry the user's
   bool has_ops = false;            // some block was born in an op that the trace names, or is held by a node
   std::vector<LiveBlock> largest;  // by bytes, falling; equal ones in the order of birth
   std::vector<std::string> warnings;
@@ -44,7 +45,7 @@ struct PeakOptions {
   std::uint64_t at = ledger::no_event;  // an event instead of the peak
   GroupBy by = GroupBy::memory_class;
   std::size_t top = 10;
-  Rules rules;  // for GroupBy::category
+  Rules rules;  // of the blocks' categories; GroupBy::category needs them
   ledger::Progress progress;
 };
 

@@ -152,8 +152,6 @@ Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& l
   figure->counter = counter;
   figure->bytes = found->peak;
   figure->sampled = found->sampled;
-  if (figure->bytes > figure->allocated_bytes)
-    figure->classes[static_cast<std::size_t>(trace::MemoryClass::unattributed)] += figure->bytes - figure->allocated_bytes;
   return figure;
 }
 

@@ -9,6 +9,7 @@
 
 #include "viewer/ledger/attribution.h"
 #include "viewer/ledger/classes.h"
+#include "viewer/ledger/counter.h"
 #include "viewer/ledger/physical.h"
 #include "viewer/report/driver.h"
 #include "viewer/report/estimates.h"
@@ -32,12 +33,14 @@ struct PeakFigure {
   std::optional<std::int64_t> step;
   trace::Phase phase = trace::Phase::other;
   std::uint64_t allocated_bytes = 0;  // sum of the live blocks at that event; `bytes` itself for the counter `allocated`
-  // Sums to `bytes`. What no block holds of a larger counter (reserved) is in `unattributed`; of a counter below
-  // `allocated` (requested), the classes sum to allocated_bytes instead.
-  ledger::ClassBytes classes{};
-  ledger::ClassBytes guessed{};  // of each class, what nothing states and no record of lifetimes shows (ledger/evidence.h)
+  ledger::ClassBytes classes{};       // sums to allocated_bytes
+  ledger::ClassBytes guessed{};       // of each class, what nothing states and no record of lifetimes shows (ledger/evidence.h)
   std::uint64_t blocks = 0;
   std::uint64_t unnamed_blocks = 0, unnamed_bytes = 0;  // no value and no storage statement names them
+  // What a larger counter (reserved) holds beyond the blocks; below 0: of the blocks a smaller one (requested) does not count it.
+  std::int64_t beyond_blocks() const {
+    return ledger::wrapping_difference(static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(allocated_bytes));
+  }
 };
 
 // An allocator had no memory for what was asked of it. What lived then: `liveset peak --at EVENT`.
@@ -125,6 +128,8 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
 std::string peak_headline(const PeakFigure& peak, const Style& style);
 std::string quoted(const std::string& path);                             // as a shell takes it
 std::string guess_note(std::uint64_t guess_bytes, std::uint64_t bytes);  // "", "guess", "12.3% a guess"
+std::string beyond_blocks_name(const PeakFigure& peak);                  // of the row of PeakFigure::beyond_blocks
+Cell beyond_blocks_cell(const PeakFigure& peak, TableFormat format, const Style& style);
 Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style);
 // One line a problem; empty when the trace is sound.
 std::vector<std::string> health_lines(const Summary& summary, const Style& style);

@@ -141,7 +141,8 @@ ordered_json peak_json(const PeakFigure& peak) {
   json["guess"] = ordered_json::object();  // how much of a class is one
   for (std::size_t i = 1; i < peak.guessed.size(); ++i)
     if (peak.guessed[i] != 0) json["guess"][std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = peak.guessed[i];
-  json["allocated_bytes"] = peak.allocated_bytes;
+  json["allocated_bytes"] = peak.allocated_bytes;  // the sum of the classes
+  json["beyond_blocks"] = peak.beyond_blocks();
   json["blocks"] = peak.blocks;
   if (peak.sampled) json["sampled"] = true;
   if (!peak.label.empty()) json["estimate"] = peak.label == "estimate";

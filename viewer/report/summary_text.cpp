@@ -231,13 +231,24 @@ std::string guess_note(std::uint64_t guess_bytes, std::uint64_t bytes) {
   return guess_bytes == 0 ? "" : guess_bytes == bytes ? "guess" : format_percent(guess_bytes, bytes) + " a guess";
 }
 
+std::string beyond_blocks_name(const PeakFigure& peak) {
+  return peak.beyond_blocks() > 0 ? "(in no block: kept by the allocator for later)"
+                                  : "(in blocks, and not counted by " + peak.counter + ")";
+}
+
+// Table cells have no sign.
+Cell beyond_blocks_cell(const PeakFigure& peak, TableFormat format, const Style& style) {
+  const std::int64_t bytes = peak.beyond_blocks();
+  if (format == TableFormat::csv) return Cell::words(std::to_string(bytes));
+  const std::uint64_t size = bytes < 0 ? 0 - static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes);
+  return Cell::words((bytes < 0 ? "-" : "") + format_bytes(size, style.exact_bytes));
+}
+
 Table classes_table(const PeakFigure& peak, TableFormat format, const Style& style) {
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < peak.classes.size(); ++i) {
+  for (std::size_t i = 0; i < peak.classes.size(); ++i)
     if (peak.classes[i] != 0) order.emplace_back(peak.classes[i], i);
-    sum += peak.classes[i];
-  }
+  const std::uint64_t sum = std::max(peak.bytes, peak.allocated_bytes);
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
   const bool shows_guesses = std::any_of(peak.guessed.begin(), peak.guessed.end(), [](std::uint64_t bytes) { return bytes != 0; });
@@ -248,6 +259,11 @@ Table classes_table(const PeakFigure& peak, TableFormat format, const Style& sty
     std::vector<Cell> cells = {Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i))), Cell::bytes(bytes),
                                Cell::percent(bytes, sum)};
     if (shows_guesses) cells.push_back(Cell::words(guess_note(peak.guessed[i], bytes)));
+    table.row(std::move(cells));
+  }
+  if (peak.beyond_blocks() != 0) {
+    std::vector<Cell> cells = {Cell::words(beyond_blocks_name(peak)), beyond_blocks_cell(peak, format, style), Cell::words("")};
+    if (shows_guesses) cells.push_back(Cell::words(""));
     table.row(std::move(cells));
   }
   return table;
