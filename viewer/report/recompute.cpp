@@ -107,8 +107,8 @@ void Builder::rounds() {
       if (is_new) outcome->second = flag_of(parsed(names_.string(round.outcome)), "early_stopped");
       const std::optional<bool> early = outcome->second;
       if (early) figure.early_stopped = figure.early_stopped.value_or(false) || *early;
-    } else if (figure.kind == "reentrant" || figure.kind == "by_phase") {
-      figure.early_stopped = false;  // they have no early stop
+    } else if (figure.kind == "reentrant" && !round.unfinished) {
+      figure.early_stopped = figure.early_stopped.value_or(false);  // it has no early stop; of a job's own checkpoint nobody knows
     }
   }
 }
