@@ -15,10 +15,6 @@ FACTS = json.loads((ACCEPTANCE / "torch_gpt_cpu.json").read_text())
 MODEL_CLASSES = {"parameter", "gradient", "optimizer_state", "buffer"}
 
 
-def supports(option):
-    return option in subprocess.run([sys.executable, TRAIN, "--help"], capture_output=True, text=True, timeout=100).stdout
-
-
 class OwnershipTest(TorchTest):
     runs = {}
 
@@ -48,8 +44,6 @@ class OwnershipTest(TorchTest):
     def modes(self):
         yield ()
         yield ("--checkpoint", "block")
-        if not supports("selective"):
-            return
         for mode in ("reentrant", "selective", "offload"):
             yield ("--checkpoint", mode)
         yield ("--checkpoint", "block", "--optimizer", "sgd")
