@@ -44,7 +44,7 @@ void read_checks(const trace::TraceFile& file, const std::string& path) {
   }
   if (files.empty() || file.allocations() > 1'000'000) return;
   const Result<std::vector<report::Check>> checks = report::check_distributed(files);
-  if (checks) (void)report::check_text(*checks, {});
+  if (checks) (void)report::check_text(*checks, 20, {});
 }
 
 void read_reports(const trace::TraceFile& file) {
