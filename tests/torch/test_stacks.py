@@ -332,7 +332,9 @@ class Versions(StackTest):
 class Endings(StackTest):
     def test_a_thread_that_outlives_the_interpreter_reads_no_frames(self):
         # C calls the recorder again and again (as the comparison of a sort) without the lock, while the interpreter takes itself down.
-        for _ in range(5):
+        # Whether it is scheduled in that moment is the machine's choice, so that is tried until it was.
+        seen = False
+        for _ in range(20):
             run = self.record_stacks("""
 import ctypes, threading
 c = ctypes.CDLL(None)
@@ -352,8 +354,11 @@ thread.start()
 sorts.wait()
 """, options=("--stacks", "--on-full", "drop"))
             trace = run.trace.read_bytes()
-            self.assertIn(b"the interpreter was ending", trace)
             self.assertNotIn(b"liveset.python_error", trace)
+            seen = b"the interpreter was ending" in trace
+            if seen:
+                break
+        self.assertTrue(seen)
 
 
 PROGRAM = """
