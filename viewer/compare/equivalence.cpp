@@ -11,19 +11,16 @@
 #include <tuple>
 
 #include "viewer/trace/columns.h"
+#include "viewer/trace/job_json.h"
 
 namespace liveset::compare {
 namespace {
 
 using nlohmann::json;
+using trace::text_in;
 
 constexpr std::size_t most_tensors = 1000000;
 constexpr std::size_t most_index_bytes = std::size_t{256} << 20;
-
-std::string text_in(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
 
 std::int64_t number_in(const json& object, const char* key) {
   const auto found = object.find(key);

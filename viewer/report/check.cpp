@@ -17,8 +17,6 @@ std::string quoted_place(const Finding& finding, const Style& style) {
   return text;
 }
 
-std::string counted(std::uint64_t count, const std::string& what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
-
 void add_line(std::string& text, const std::string& title, const std::string& content, const Style& style) {
   if (!content.empty()) text += "      " + title + " " + printable(content, style, most_shown) + "\n";
 }

@@ -6,24 +6,17 @@
 
 #include "viewer/report/check.h"
 #include "viewer/trace/columns.h"
+#include "viewer/trace/job_json.h"
 
 namespace liveset::report {
 namespace {
 
 using nlohmann::ordered_json;
+using trace::number_in;
+using trace::text_in;
 
 constexpr std::size_t most_findings = 10000;  // different ones; of more only the number is kept
 constexpr std::string_view finding_key = "liveset.replay", coverage_key = "liveset.replay.coverage";
-
-std::string text_in(const ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-std::uint64_t number_in(const ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
-}
 
 // A text is parsed once: hooks say the same text again where nothing is new.
 class Collecting {

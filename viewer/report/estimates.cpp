@@ -9,10 +9,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "viewer/trace/job_json.h"
+
 namespace liveset::report {
 namespace {
 
 using nlohmann::ordered_json;
+using trace::number_in;
+using trace::text_in;
 
 // The stand-in knows some hundred; a trace that states more is none of its.
 constexpr std::size_t most_estimates = 1000, shown_estimates = 30;
@@ -48,15 +52,6 @@ const Kind* find_kind(const std::string& what) {
   return found == kinds.end() ? nullptr : &*found;
 }
 
-// The trace may hold anything: a member of another type than expected counts as absent.
-std::string text_in(const ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-std::uint64_t number_in(const ordered_json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_integer() && *found >= 0 ? found->get<std::uint64_t>() : 0;
-}
 std::vector<std::string> texts_in(const ordered_json& json, const char* key) {
   std::vector<std::string> texts;
   const auto found = json.find(key);

@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "viewer/ledger/details.h"
+#include "viewer/report/or_null.h"
+#include "viewer/report/trace_info.h"
 
 namespace liveset::report {
 namespace {
@@ -81,8 +83,6 @@ class Builder {
   const ledger::PhysicalLedger& physical_;
   const ledger::Lineage& lineage_;
 };
-
-ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
 
 ordered_json leak_json(const LeakFigure& leak) {
   return {{"name", leak.name},
@@ -249,9 +249,7 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
     figure.last_step = growth.last_step;
   }
   add_streams(file, *physical, report);
-  const trace::Health& health = file.health();
-  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
-  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  add_file_warnings(file.health(), report.warnings);
   if (report.values.size() < report.overdue || report.unused.size() < report.never_used)
     report.warnings.push_back("the largest " + format_count(report.values.size() + report.unused.size()) + " of " +
                               format_count(report.overdue + report.never_used) +

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "viewer/report/or_null.h"
+
 namespace liveset::report {
 namespace {
 
@@ -34,12 +36,11 @@ void add_region(const LogicalLedger& ledger, const ledger::LogicalRegion& region
 
 // The parts of a derived value's name, besides the step.
 void add_value(const ledger::LogicalValue& value, json& entry) {
-  const auto optional_text = [](const std::string& text) { return text.empty() ? json(nullptr) : json(text); };
   if (value.memory_class != trace::MemoryClass::none) entry["class"] = trace::class_name(value.memory_class);
   if (!value.derived) return;
-  entry["module"] = optional_text(value.module);
-  entry["op"] = optional_text(value.op);
-  entry["slot"] = optional_text(value.slot);
+  entry["module"] = or_null(value.module);
+  entry["op"] = or_null(value.op);
+  entry["slot"] = or_null(value.slot);
   entry["microbatch"] = value.microbatch == ledger::no_number ? json(nullptr) : json(value.microbatch);
   entry["incarnation"] = value.incarnation;
 }

@@ -4,7 +4,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/or_null.h"
 #include "viewer/report/stacks.h"
+#include "viewer/report/trace_info.h"
 
 namespace liveset::report {
 namespace {
@@ -123,9 +125,7 @@ class Collector {
 };
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
-  const trace::Health& health = file.health();
-  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
-  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  add_file_warnings(file.health(), report.warnings);
   if (ledger.sums_off_after_holes != 0) report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
 }
 
@@ -187,9 +187,6 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
 
 namespace {
 
-ordered_json optional_text(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
-ordered_json optional_number(const std::optional<std::int64_t>& number) { return number ? ordered_json(*number) : ordered_json(nullptr); }
-
 ordered_json row_json(const Group& group) {
   ordered_json row = {{"key", group.name}, {"bytes", group.bytes}, {"count", group.blocks}, {"guess_bytes", group.guess_bytes}};
   row["evidence"] = ordered_json::array();
@@ -208,18 +205,18 @@ ordered_json block_json(const LiveBlock& block, bool with_category) {
                         {"birth_event", detail.birth},
                         {"birth_time_ns", detail.birth_time_ns},
                         {"phase", trace::phase_name(detail.phase)},
-                        {"module", optional_text(block.module)},
-                        {"op", optional_text(block.op)},
-                        {"slot", optional_text(block.slot)},
-                        {"dtype", optional_text(block.dtype)},
-                        {"stack", optional_text(block.stack)},
+                        {"module", or_null(block.module)},
+                        {"op", or_null(block.op)},
+                        {"slot", or_null(block.slot)},
+                        {"dtype", or_null(block.dtype)},
+                        {"stack", or_null(block.stack)},
                         {"names", block.names}};
   entry["death_event"] = detail.death == ledger::no_event ? ordered_json(nullptr) : ordered_json(detail.death);
-  entry["step"] = optional_number(detail.step);
-  entry["microbatch"] = optional_number(block.microbatch);
+  entry["step"] = or_null(detail.step);
+  entry["microbatch"] = or_null(block.microbatch);
   entry["incarnation"] = block.incarnation;
-  entry["region"] = optional_text(block.region);
-  entry["region_slot"] = optional_number(block.region_slot);
+  entry["region"] = or_null(block.region);
+  entry["region_slot"] = or_null(block.region_slot);
   if (block.frames != nullptr) entry.update(*block.frames);
   if (with_category) entry["category"] = block.category;
   return entry;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "viewer/ledger/distributed.h"
+#include "viewer/trace/job_json.h"
 
 namespace liveset::report {
 namespace {
@@ -19,13 +20,45 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t most_findings = 10000;
 
+// What a job says of a region, as text and as the devices of its inputs.
+class About {
+ public:
+  explicit About(std::string_view text) : json_(trace::object_in(text)) {}
+
+  std::string kind() const { return trace::text_in(json_, "kind"); }
+  std::string rules() const {
+    std::string rules = kind().empty() ? "checkpointed" : kind();
+    if (const auto early_stop = trace::flag_in(json_, "early_stop")) rules += *early_stop ? ", with early stop" : ", without early stop";
+    return rules;
+  }
+  std::set<std::string> input_devices() const {
+    std::set<std::string> devices;
+    const auto found = json_.find("input_devices");
+    if (found == json_.end() || !found->is_array()) return devices;
+    for (const ordered_json& each : *found) {
+      if (each.is_string()) devices.insert(each.get<std::string>());
+    }
+    return devices;
+  }
+
+ private:
+  ordered_json json_;
+};
+
 struct Rank {
   const trace::TraceFile* file = nullptr;
   RankFacts facts;
   std::string name;  // "rank 1"; where the job does not say: the trace's path
-};
 
-std::string counted(std::uint64_t count, const char* what) { return format_count(count) + " " + what + (count == 1 ? "" : "s"); }
+  // A text is parsed once: jobs say few different things, of many regions.
+  const About& about(std::uint32_t text) const {
+    const auto found = abouts_.find(text);
+    return found != abouts_.end() ? found->second : abouts_.emplace(text, About(file->dictionary().string(text))).first->second;
+  }
+
+ private:
+  mutable std::map<std::uint32_t, About> abouts_;
+};
 
 void add(Check& check, Finding finding) {
   if (check.findings.size() < most_findings)
@@ -34,44 +67,9 @@ void add(Check& check, Finding finding) {
     ++check.left_out;
 }
 
-// What a job says of a region, as text and as the devices of its inputs.
-class About {
- public:
-  About(const Rank& rank, std::uint32_t text) : json_(ordered_json::parse(rank.file->dictionary().string(text), nullptr, false)) {}
-
-  std::string kind() const { return text("kind"); }
-  std::string rules() const {
-    std::string rules = text("kind").empty() ? "checkpointed" : text("kind");
-    if (flag("early_stop")) rules += *flag("early_stop") ? ", with early stop" : ", without early stop";
-    return rules;
-  }
-  std::set<std::string> input_devices() const {
-    std::set<std::string> devices;
-    const auto found = json_.is_object() ? json_.find("input_devices") : json_.end();
-    if (!json_.is_object() || found == json_.end() || !found->is_array()) return devices;
-    for (const ordered_json& each : *found) {
-      if (each.is_string()) devices.insert(each.get<std::string>());
-    }
-    return devices;
-  }
-
- private:
-  std::string text(const char* key) const {
-    if (!json_.is_object()) return {};
-    const auto found = json_.find(key);
-    return found != json_.end() && found->is_string() ? found->get<std::string>() : std::string();
-  }
-  std::optional<bool> flag(const char* key) const {
-    if (!json_.is_object()) return std::nullopt;
-    const auto found = json_.find(key);
-    return found != json_.end() && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
-  }
-  ordered_json json_;
-};
-
 // "non_reentrant, with early stop; forward once, recomputed 2 times (1 stopped early)"
 std::string described(const Rank& rank, const ledger::RegionPolicy& region) {
-  std::string text = About(rank, region.about).rules() + "; run " + counted(region.forwards, "time") + " and recomputed " +
+  std::string text = rank.about(region.about).rules() + "; run " + counted(region.forwards, "time") + " and recomputed " +
                      counted(region.recomputes, "time");
   if (region.early_stopped != 0) text += " (" + format_count(region.early_stopped) + " stopped early)";
   return text;
@@ -142,7 +140,7 @@ class Comparing {
 
   static bool same(const Rank& a, const ledger::RegionPolicy& mine, const Rank& b, const ledger::RegionPolicy& theirs) {
     return mine.forwards == theirs.forwards && mine.recomputes == theirs.recomputes && mine.early_stopped == theirs.early_stopped &&
-           About(a, mine.about).rules() == About(b, theirs.about).rules();
+           a.about(mine.about).rules() == b.about(theirs.about).rules();
   }
 
   const Rank& first_;
@@ -287,7 +285,7 @@ class Devices {
     for (const auto& [device, bytes] : by_device(rank_, region.made, false)) made.push_back(device);
     if (made.size() > 1) found("device_boundary", region, "its blocks lie on " + listed(made));
     if (!region.recompute) return;
-    const std::set<std::string> inputs = About(rank_, region.about).input_devices();
+    const std::set<std::string> inputs = rank_.about(region.about).input_devices();
     if (inputs.empty()) return;
     for (const auto& [device, bytes] : by_device(rank_, region.made, true)) {
       if (inputs.count(device) != 0) continue;
@@ -358,7 +356,10 @@ Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>
     if (!facts) return facts.take_error();
     if (facts->all_steps == 0) continue;
     const std::int64_t number = file.header().process.rank;
-    Rank rank{&file, std::move(*facts), number < 0 ? file.path() : "rank " + std::to_string(number)};
+    Rank rank;
+    rank.file = &file;
+    rank.facts = std::move(*facts);
+    rank.name = number < 0 ? file.path() : "rank " + std::to_string(number);
     // A rank's worker processes have its number, and one that was started again too: the one with the most steps stands for it.
     const auto [place, is_new] = chosen.try_emplace({number, number < 0 ? file.path() : ""}, Rank{});
     further += !is_new;

@@ -6,6 +6,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "viewer/report/or_null.h"
+#include "viewer/report/trace_info.h"
+#include "viewer/trace/job_json.h"
+
 namespace liveset::report {
 namespace {
 
@@ -14,24 +18,7 @@ using ledger::Lineage;
 using ledger::Matched;
 using ledger::RecomputeRound;
 using ledger::RemadeValue;
-using nlohmann::json;
 using nlohmann::ordered_json;
-
-// JSON text of the job; whatever it is, an object comes out.
-json parsed(std::string_view text) {
-  json found = json::parse(text, nullptr, false);
-  return found.is_object() ? found : json::object();
-}
-
-std::string text_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-std::optional<bool> flag_of(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_boolean() ? std::optional(found->get<bool>()) : std::nullopt;
-}
 
 const char* name_of(Matched matched) { return matched == Matched::position ? "position" : matched == Matched::order ? "order" : ""; }
 
@@ -58,7 +45,7 @@ class Builder {
   const bool all_values_;
   RecomputeReport report_;
   std::unordered_map<std::uint32_t, std::string> originals_;  // names, by block
-  std::unordered_map<std::uint32_t, json> texts_;             // parsed, by String id: jobs say few different things
+  std::unordered_map<std::uint32_t, ordered_json> texts_;     // parsed, by String id: jobs say few different things
 };
 
 void Builder::region(const CheckpointRegion& from) {
@@ -79,17 +66,17 @@ void Builder::region(const CheckpointRegion& from) {
   figure.still_live_bytes = from.still_live_bytes;
   if (from.by_phase) figure.kind = "by_phase";
   if (from.about == 0) return;
-  if (!texts_.contains(from.about)) texts_.emplace(from.about, parsed(names_.string(from.about)));
-  const json& about = texts_.at(from.about);
-  figure.kind = text_of(about, "kind");
-  figure.preserve_rng = flag_of(about, "preserve_rng");
+  if (!texts_.contains(from.about)) texts_.emplace(from.about, trace::object_in(names_.string(from.about)));
+  const ordered_json& about = texts_.at(from.about);
+  figure.kind = trace::text_in(about, "kind");
+  figure.preserve_rng = trace::flag_in(about, "preserve_rng");
   if (const auto dtypes = about.find("input_dtypes"); dtypes != about.end() && dtypes->is_array()) {
-    for (const json& dtype : *dtypes)
+    for (const ordered_json& dtype : *dtypes)
       if (dtype.is_string()) figure.input_dtypes.push_back(dtype.get<std::string>());
   }
   if (const auto autocast = about.find("autocast"); autocast != about.end()) {
     figure.autocast_known = true;
-    if (autocast->is_object()) figure.autocast = text_of(*autocast, "device") + " " + text_of(*autocast, "dtype");
+    if (autocast->is_object()) figure.autocast = trace::text_in(*autocast, "device") + " " + trace::text_in(*autocast, "dtype");
   }
 }
 
@@ -104,7 +91,7 @@ void Builder::rounds() {
     figure.extra_ns += round.end_ns - round.begin_ns;
     if (round.outcome != 0) {
       const auto [outcome, is_new] = outcomes.try_emplace(round.outcome);
-      if (is_new) outcome->second = flag_of(parsed(names_.string(round.outcome)), "early_stopped");
+      if (is_new) outcome->second = trace::flag_in(trace::object_in(names_.string(round.outcome)), "early_stopped");
       const std::optional<bool> early = outcome->second;
       if (early) figure.early_stopped = figure.early_stopped.value_or(false) || *early;
     } else if (figure.kind == "reentrant" && !round.unfinished) {
@@ -220,9 +207,7 @@ RecomputeReport Builder::build() {
 }
 
 void add_warnings(const trace::TraceFile& file, RecomputeReport& report) {
-  const trace::Health& health = file.health();
-  if (health.truncated || health.damaged_packets != 0) report.warnings.push_back("the file is incomplete: " + health.note);
-  if (health.lost_events != 0) report.warnings.push_back(format_count(health.lost_events) + " events were lost");
+  add_file_warnings(file.health(), report.warnings);
   if (report.unmatched_values != 0)
     report.warnings.push_back(format_count(report.unmatched_values) + " remade values have no original that could be found");
   if (report.conflicts != 0)
@@ -232,13 +217,6 @@ void add_warnings(const trace::TraceFile& file, RecomputeReport& report) {
   if (report.left_out != 0)
     report.warnings.push_back(format_count(report.left_out) + " regions, recomputes and values are left out: a smaller --range shows them");
 }
-
-template <class T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json or_null(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
 
 ordered_json region_json(const RegionFigure& region) {
   return {{"module", region.module},

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/or_null.h"
 #include "viewer/report/summary.h"
 #include "viewer/report/trace_info.h"
 
@@ -9,7 +10,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json optional_text(const std::string& text) { return text.empty() ? ordered_json(nullptr) : ordered_json(text); }
 ordered_json event_json(std::uint64_t event) { return event == ledger::no_event ? ordered_json(nullptr) : ordered_json(event); }
 
 ordered_json phases_json(const ledger::Phases& phases) {
@@ -111,8 +111,8 @@ ordered_json health_json(const Summary& summary) {
                        {"holes", summary.holes},
                        {"sums_off_after_holes", summary.sums_off},
                        {"readable_bytes", health.readable_bytes},
-                       {"note", optional_text(health.note)},
-                       {"end", optional_text(health.end)}};
+                       {"note", or_null(health.note)},
+                       {"end", or_null(health.end)}};
   json["first_mismatches"] = ordered_json::array();
   for (const ledger::Mismatch& mismatch : summary.mismatches) {
     json["first_mismatches"].push_back({{"event", mismatch.event},
@@ -135,8 +135,8 @@ ordered_json peak_json(const PeakFigure& peak) {
       {"heap", peak.heap}, {"counter", peak.counter}, {"bytes", peak.bytes}, {"event", peak.event}, {"time_ns", peak.time_ns}};
   json["step"] = peak.step ? ordered_json(*peak.step) : ordered_json(nullptr);
   json["phase"] = trace::phase_name(peak.phase);
-  json["module"] = optional_text(peak.module);
-  json["scope"] = optional_text(peak.scope);
+  json["module"] = or_null(peak.module);
+  json["scope"] = or_null(peak.scope);
   json["classes"] = classes_json(peak.classes);
   json["guess"] = ordered_json::object();  // how much of a class is one
   for (std::size_t i = 1; i < peak.guessed.size(); ++i)
@@ -160,7 +160,7 @@ ordered_json out_of_memory_json(const std::vector<OutOfMemoryFigure>& figures) {
                     {"allocated_bytes", figure.found.allocated_bytes}});
     json.back()["step"] = figure.step ? ordered_json(*figure.step) : ordered_json(nullptr);
     json.back()["phase"] = trace::phase_name(figure.phase);
-    json.back()["module"] = optional_text(figure.module);
+    json.back()["module"] = or_null(figure.module);
     if (figure.live) json.back()["classes"] = classes_json(figure.live->classes);
   }
   return json;

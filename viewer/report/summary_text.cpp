@@ -20,10 +20,6 @@ std::string join_words(const std::vector<std::string>& words) {
   return text;
 }
 
-std::string counted(std::uint64_t count, const std::string& one, const std::string& many) {
-  return format_count(count) + " " + (count == 1 ? one : many);
-}
-
 std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = counted(summary.events, "event", "events");
   if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");

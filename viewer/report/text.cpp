@@ -76,6 +76,12 @@ std::string format_bytes(std::uint64_t bytes, bool exact) {
   return std::to_string(bytes) + " B";
 }
 
+std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
+  return format_count(count) + " " + std::string(count == 1 ? one : many);
+}
+
+std::string counted(std::uint64_t count, std::string_view one) { return counted(count, one, std::string(one) + "s"); }
+
 std::string format_time(std::uint64_t ns) {
   const auto number = static_cast<double>(ns);
   if (ns >= 1'000'000'000) return fixed(number / 1e9, 3) + " s";

@@ -16,10 +16,12 @@ struct Style {
   unsigned columns = 80;
 };
 
-std::string format_bytes(std::uint64_t bytes, bool exact);            // "27.07 MiB", "512 B"; exact: "28,386,344"
-std::string format_count(std::uint64_t count);                        // "1,234,567"
-std::string format_time(std::uint64_t ns);                            // "1.234 s", "12.3 ms"
-std::string format_percent(std::uint64_t part, std::uint64_t whole);  // "79.6%"
+std::string format_bytes(std::uint64_t bytes, bool exact);                              // "27.07 MiB", "512 B"; exact: "28,386,344"
+std::string format_count(std::uint64_t count);                                          // "1,234,567"
+std::string counted(std::uint64_t count, std::string_view one, std::string_view many);  // "1 event", "2 events"
+std::string counted(std::uint64_t count, std::string_view one);                         // the same, with an "s" for many
+std::string format_time(std::uint64_t ns);                                              // "1.234 s", "12.3 ms"
+std::string format_percent(std::uint64_t part, std::uint64_t whole);                    // "79.6%"
 
 // Text from a trace may hold anything: control characters would act on the terminal, so they are shown as '?', and so
 // are bytes that are no UTF-8; with `ascii`, so is everything beyond ASCII. Longer than `width`, the middle goes ("GPT.bs.0...ln1"): both

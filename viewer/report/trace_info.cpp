@@ -110,10 +110,6 @@ ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts
   return json;
 }
 
-std::string counted(std::uint64_t count, const std::string& one, const std::string& many) {
-  return format_count(count) + " " + (count == 1 ? one : many);
-}
-
 std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts, const Style& style) {
   const trace::Header& header = file.header();
   const auto line = [&](const std::string& title, const std::string& text) {
@@ -308,6 +304,11 @@ std::string rank_text(const trace::Process& process) {
   if (process.world_size >= 0) text += " of " + std::to_string(process.world_size);
   if (process.local_rank >= 0) text += ", local " + std::to_string(process.local_rank);
   return text;
+}
+
+void add_file_warnings(const trace::Health& health, std::vector<std::string>& warnings) {
+  if (health.truncated || health.damaged_packets != 0) warnings.push_back("the file is incomplete: " + health.note);
+  if (health.lost_events != 0) warnings.push_back(format_count(health.lost_events) + " events were lost");
 }
 
 }  // namespace liveset::report

@@ -23,4 +23,7 @@ std::string device_name(const trace::Heap& heap);  // "cuda:0", "cpu"
 // "2026-01-31 12:00:00 UTC"
 std::string utc_time(std::uint64_t realtime_ns);
 
+// What every report warns of: a file that is incomplete, events that were lost.
+void add_file_warnings(const trace::Health& health, std::vector<std::string>& warnings);
+
 }  // namespace liveset::report
