@@ -100,7 +100,7 @@ class Values(unittest.TestCase):
         one = torch.nn.Linear(1, 1)
         for base, item in ((dict, {"one": one}), (list, [one]), (tuple, (one,))):
             own = type("Own", (base,), {"values": refuse, "items": refuse, "__iter__": refuse})(item)
-            self.assertEqual(list(replay_state.contents(own)), [one])
+            self.assertEqual(list(replay_state.contents_of(own)), [one])
             self.assertEqual(list(replay_state._modules_in(torch.nn.Module, own)), [one])
 
 

@@ -9,9 +9,8 @@ import sys
 from .around import original_of
 from .checkpoints import MODULE, for_each_tensor
 from .context import PARAMETER, RECOMPUTED_ACTIVATION
+from .graph import CHECKPOINT_NODE
 from .regions import autocast_of
-
-NODE = "CheckpointFunctionBackward"
 
 
 class Reentrant:
@@ -190,7 +189,7 @@ class Reentrant:
 
     def _state_python_node(self, graph, node, scope):
         label = type(node).__name__
-        if label == NODE:
+        if label == CHECKPOINT_NODE:
             graph._python_node(node)  # a region inside: its inputs and random states
             return
         name = self.context.text(f"{label}.saved_tensors")

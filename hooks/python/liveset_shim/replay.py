@@ -9,9 +9,10 @@ import importlib
 import sys
 import typing
 
+from .checkpoints import closure_of, for_each_tensor
 from .replay_compare import compare
 from .replay_findings import Findings
-from .replay_state import PYTHON, States, contents
+from .replay_state import PYTHON, States
 from .tensor_values import TensorValues, sampled
 
 MOST_OPERATORS = 20000  # of a region
@@ -167,7 +168,7 @@ class Replay:
         named = [(f"argument {number}", item) for number, item in enumerate(arguments)] + list(keywords.items())
         named += self.states.captured_tensors(record_function)
         for name, item in named:
-            _for_each_tensor(self.context.Tensor, item, lambda tensor, name=name: found.append(
+            for_each_tensor(self.context.Tensor, item, lambda tensor, name=name: found.append(
                 (name, self.values.digest(tensor), tensor._version, self.values.address(tensor))))
         return found
 
@@ -221,16 +222,16 @@ class Replay:
     def _watch_frame(self, frame, recompute_fn):
         cells = dict(zip(recompute_fn.__code__.co_freevars, recompute_fn.__closure__ or ()))
         function = cells["fn"].cell_contents
-        held = {name: _content(cells.get(name)) for name in ("preserve_rng_state", "recompute_context", "fwd_devices", "kwargs")}
-        record = Record("", "", function, bool(held["preserve_rng_state"]), False)
-        context = held["recompute_context"]
+        held = closure_of(recompute_fn)
+        record = Record("", "", function, bool(held.get("preserve_rng_state")), False)
+        context = held.get("recompute_context")
         record.custom_contexts = type(context).__name__ not in ("NoneType", "nullcontext", "_CachedTorchDispatchMode")
         # Nobody reads this cell between here and the recompute; it is torch's own way to the region's function.
         cells["fn"].cell_contents = self._watched(function, record)
         if frame.metadata_fn is not None:
             frame.metadata_fn = self._saved(frame.metadata_fn, frame.weak_holders, frame.x_metadatas, record)
         frame._liveset_replay = record
-        frame._liveset_keywords = held["kwargs"] or {}
+        frame._liveset_keywords = held.get("kwargs") or {}
 
     def _save_inputs(self, original):
         def save_inputs(frame, *arguments):
@@ -513,7 +514,7 @@ class Replay:
 
     def _outputs(self, record, replay, result):
         made = []
-        _for_each_tensor(self.context.Tensor, result, made.append)
+        for_each_tensor(self.context.Tensor, result, made.append)
         (replay or record).outputs += [Slot(*self._described(tensor)) for tensor in made]
         if replay is not None:
             replay.whole = True
@@ -598,18 +599,3 @@ def _mode_type(replay):
             return result
 
     return Watch
-
-
-def _content(cell):
-    try:
-        return cell.cell_contents if cell is not None else None
-    except ValueError:
-        return None
-
-
-def _for_each_tensor(tensor_type, item, say, depth=0):
-    if isinstance(item, tensor_type):
-        say(item)
-    elif depth < 3 and isinstance(item, (list, tuple, dict)):
-        for inner in contents(item):
-            _for_each_tensor(tensor_type, inner, say, depth + 1)

@@ -4,6 +4,8 @@ import random
 import sys
 import types
 
+from .checkpoints import contents_of
+
 LARGEST_BUFFER = 1 << 24  # bytes; of larger ones only the version is compared
 MOST_MODULES = 10000
 MOST_ITEMS = 16  # of a list or dict that a module holds
@@ -139,18 +141,11 @@ class States:
         return found
 
 
-def contents(item):
-    """Iterates over a list, a tuple or a dict's values, without running the methods that the job gave a subclass of one."""
-    if isinstance(item, dict):
-        return iter(dict.values(item))
-    return list.__iter__(item) if isinstance(item, list) else tuple.__iter__(item)
-
-
 def _modules_in(Module, item, depth=0):
     if isinstance(item, Module):
         yield item
     elif depth < 2 and isinstance(item, (list, tuple, dict)):
-        for inner in itertools.islice(contents(item), MOST_MODULES):
+        for inner in itertools.islice(contents_of(item), MOST_MODULES):
             yield from _modules_in(Module, inner, depth + 1)
 
 
