@@ -8,6 +8,7 @@
 #include "hooks/autograd/node_names.h"
 #include "hooks/autograd/reducer.h"
 #include "hooks/autograd/torch_function.h"
+#include "hooks/core/careful_memory.h"
 #include "hooks/core/recorder.h"
 
 namespace liveset::autograd {
@@ -39,7 +40,10 @@ void declare() {
                                  : "the nodes that a backward runs (this torch calls Engine::evaluate_function past its table of symbols)");
     say("liveset: the nodes that backward runs are not in the trace (this torch's engine cannot be interposed)\n");
   } else if (!sequence_place.known()) {
-    core::declare_source("autograd", "", covers, "sequence numbers of the nodes (their place in this torch's nodes was not found)");
+    core::declare_source("autograd", "", covers,
+                         core::can_copy_memory()
+                             ? "sequence numbers of the nodes (their place in this torch's nodes was not found)"
+                             : "sequence numbers of the nodes (process_vm_readv is forbidden here: nobody can look for them)");
   } else {
     core::declare_source("autograd", "", covers, "");
   }
@@ -52,7 +56,7 @@ bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool 
     keep_python_name(number, name);
   } else if (sequence_place.open() && number >= 0) {
     std::uint64_t node = 0;
-    if (copy_memory(object + node_offset, &node, sizeof node) && node != 0) {
+    if (core::copy_memory(object + node_offset, &node, sizeof node) && node != 0) {
       sequence_place.learn(node, static_cast<std::uint64_t>(number));
     }
   }

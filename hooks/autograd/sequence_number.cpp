@@ -1,26 +1,14 @@
 #include "hooks/autograd/sequence_number.h"
 
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include "hooks/core/careful_memory.h"
 
 namespace liveset::autograd {
-
-bool copy_memory(std::uint64_t address, void* out, std::uint64_t bytes) {
-  const int error = errno;
-  const iovec to{out, bytes}, from{reinterpret_cast<void*>(address), bytes};
-  const long copied = syscall(SYS_process_vm_readv, getpid(), &to, 1, &from, 1, 0);
-  errno = error;
-  return copied == static_cast<long>(bytes);
-}
 
 void SequencePlace::learn(std::uint64_t node, std::uint64_t number) {
   if (!open()) return;
   std::uint64_t words[last_word + 1];
   // A container may forbid the call: then there is nothing to be learned here.
-  if (!copy_memory(node, words, sizeof words)) {
+  if (!core::copy_memory(node, words, sizeof words)) {
     if (++learned_ >= 16 && candidates_ != 0 && !differed_) __atomic_store_n(&word_, given_up, __ATOMIC_RELAXED);
     return;
   }

@@ -34,7 +34,4 @@ class SequencePlace {
   bool differed_ = false;
 };
 
-// Copies `bytes` bytes of this process; false when they cannot be read.
-bool copy_memory(std::uint64_t address, void* out, std::uint64_t bytes);
-
 }  // namespace liveset::autograd

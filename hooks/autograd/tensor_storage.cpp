@@ -2,11 +2,13 @@
 
 #include <cstring>
 
-#include "hooks/autograd/sequence_number.h"
 #include "hooks/autograd/torch_function.h"
+#include "hooks/core/careful_memory.h"
 
 namespace liveset::autograd {
 namespace {
+
+using core::copy_memory;
 
 // Of AOTInductor's C shim: 0 is success. They catch what torch throws, but say so on stderr: they are only asked of plain tensors.
 using Read = std::int32_t (*)(void* tensor, void* out);

@@ -1,11 +1,8 @@
 #include "hooks/python/around.h"
 
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <initializer_list>
 
-#include "hooks/core/old_symbols.h"
 #include "hooks/python/cpython.h"
 
 namespace liveset::python {
@@ -86,12 +83,6 @@ Object* around(Object*, Object* const* values, std::intptr_t count) {
   Object* function = py->new_function(&definition, held, nullptr);
   release(held);
   return function;
-}
-
-template <typename Function>
-bool find(Function& target, const char* name) {
-  target = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-  return target != nullptr;
 }
 
 }  // namespace

@@ -10,12 +10,6 @@ namespace {
 CPython table;
 int state = 0;  // 0: not looked for, 1: complete, 2: there is none
 
-template <typename Function>
-bool find(Function& target, const char* name) {
-  target = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-  return target != nullptr;
-}
-
 bool fill(CPython& py) {
   const bool found =
       find(py.is_initialized, "Py_IsInitialized") && find(py.add_pending_call, "Py_AddPendingCall") &&
@@ -32,6 +26,8 @@ bool fill(CPython& py) {
 }
 
 }  // namespace
+
+void* symbol(const char* name) { return dlsym(RTLD_DEFAULT, name); }
 
 const CPython* cpython() {
   int now = __atomic_load_n(&state, __ATOMIC_ACQUIRE);

@@ -44,6 +44,15 @@ struct CPython {
   Object* none;
 };
 
+// What the process exports under that name, or null.
+void* symbol(const char* name);
+
+template <typename Function>
+bool find(Function& target, const char* name) {
+  target = reinterpret_cast<Function>(symbol(name));
+  return target != nullptr;
+}
+
 // The interpreter of this process, or null when there is none (or one that lacks a function above).
 const CPython* cpython();
 

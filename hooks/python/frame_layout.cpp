@@ -1,19 +1,17 @@
 #include "hooks/python/frame_layout.h"
 
-#include <dlfcn.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
-#include "hooks/core/old_symbols.h"
+#include "hooks/core/careful_memory.h"
 #include "hooks/core/stacks.h"
 #include "hooks/python/cpython.h"
 
 namespace liveset::python {
 namespace {
+
+using core::CarefulReader;
 
 constexpr FrameLayout layout_3_10{16, 24, -1, 32, 24, 96, 0, 112, 104, 0};
 constexpr FrameLayout layout_3_11{16, 56, 8, 32, 48, 56, 69, 120, 112, 184};
@@ -26,14 +24,8 @@ struct OffsetWords {
 constexpr OffsetWords words_3_13{22, 23, 29, 30, 31, 33, 35, 36, 43};
 constexpr OffsetWords words_3_14{25, 26, 32, 33, 34, 36, 40, 41, 48};
 
-template <typename Function>
-bool find(Function& target, const char* name) {
-  target = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-  return target != nullptr;
-}
-
 const char* from_debug_offsets(const OffsetWords& words, FrameLayout& layout) {
-  const auto* offsets = static_cast<const std::uint64_t*>(dlsym(RTLD_DEFAULT, "_PyRuntime"));
+  const auto* offsets = static_cast<const std::uint64_t*>(symbol("_PyRuntime"));
   if (offsets == nullptr || std::memcmp(offsets, "xdebugpy", 8) != 0) return "this Python does not say where its frames are";
   if (offsets[2] != 0) return "this Python has no global lock";
   for (int word : {words.interpreter, words.current_frame, words.previous, words.executable, words.instruction, words.owner, words.file,
@@ -47,15 +39,6 @@ const char* from_debug_offsets(const OffsetWords& words, FrameLayout& layout) {
             at(words.start)};
   return nullptr;
 }
-
-// Reads own memory that may not be there.
-struct CarefulReader {
-  template <class T>
-  bool operator()(std::uint64_t address, T& out) const {
-    iovec here{&out, sizeof out}, there{reinterpret_cast<void*>(address), sizeof out};
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(sizeof out);
-  }
-};
 
 bool text_is(const FrameFunctions& functions, Object* text, const char* expected) {
   const auto length = static_cast<std::intptr_t>(std::strlen(expected));
@@ -182,7 +165,12 @@ const char* find_layout(FrameLayout& layout, FrameFunctions& functions) {
   if (std::strstr(version, "free-threading") != nullptr) return "this Python has no global lock";
   char* end = nullptr;
   if (std::strtol(version, &end, 10) != 3 || *end != '.') return "this Python's version is not known";
-  switch (std::strtol(end + 1, nullptr, 10)) {
+  const long minor = std::strtol(end + 1, &end, 10);
+  // CPython's GH-99729: until 3.11.2 callbacks could run above a frame whose code was being freed.
+  if (minor == 11 && (std::strncmp(end, ".0", 2) == 0 || std::strncmp(end, ".1 ", 3) == 0 || std::strncmp(end, ".1+", 3) == 0)) {
+    return "this Python shows frames while it takes them down (3.11.2 no longer does)";
+  }
+  switch (minor) {
     case 10: layout = layout_3_10; return nullptr;
     case 11: layout = layout_3_11; return nullptr;
     case 12: layout = layout_3_12; return nullptr;

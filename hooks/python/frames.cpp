@@ -3,6 +3,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "hooks/core/careful_memory.h"
 #include "hooks/core/native_stack.h"
 #include "hooks/core/process.h"
 #include "hooks/core/recorder.h"
@@ -42,6 +43,7 @@ Reason cut_off{"deeper than 128 frames"};
 std::uint32_t stack_of(Reason& reason) { return core::intern_reason(reason.stack, reason.text); }
 
 void forget_and_deallocate(Object* code) {
+  // No frame runs it any more, not even when callbacks of its weak references run.
   if (core::process.flag() == core::flag_on) table.forget(reinterpret_cast<std::uint64_t>(code));
   deallocate_code(code);
 }
@@ -248,6 +250,8 @@ void find_frames(const CPython& py, const char* own_folder) {
   const char* version = functions.version != nullptr ? functions.version() : "";
   char short_version[32] = "CPython ";
   for (std::size_t at = std::strlen(short_version); at + 1 < sizeof short_version && *version > ' ';) short_version[at++] = *version++;
+  if (why == nullptr && !core::can_copy_memory())
+    why = "process_vm_readv is forbidden here, so nobody can verify where this Python keeps its frames";
   if (why == nullptr && !verify_layout(py, layout, functions, end_walks))
     why = "this Python's frames do not lie where its version keeps them";
   // PyTypeObject: two counts and a type, tp_name, two sizes, tp_dealloc; so since Python 2.

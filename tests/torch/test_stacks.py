@@ -180,6 +180,57 @@ assert len(addresses) < 10_000, len(addresses)
             number = size - 4096
             self.assertEqual(places(frames[:1]), [[f"made_{number}", 2 + number % 50]])
 
+    def test_what_runs_while_a_code_object_dies_has_the_stack_that_python_shows(self):
+        run = self.record_stacks("""
+import json, sys, traceback, weakref, torch
+torch.ones(1) + 1
+while "_liveset_shim" not in sys.modules: pass
+seen, kept = {}, []
+def gone(_):
+    kept.append(torch.empty(1 << 20 | len(seen), dtype=torch.uint8))
+    seen[kept[-1].numel()] = [[frame.f_code.co_name, line] for frame, line in traceback.walk_stack(sys._getframe())]
+    seen[kept[-1].numel()][0][1] -= 1
+def go(number):
+    names = {"torch": torch, "kept": kept}
+    exec(f"def dies_{number}():\\n    kept.append(torch.empty(8192, dtype=torch.uint8))\\n", names)
+    functions = [names.pop(f"dies_{number}")]
+    watch = weakref.ref(functions[0].__code__, gone)
+    functions.pop()()
+for number in range(10):
+    go(number)
+print(json.dumps(seen))
+""")
+        self.assert_sound(run)
+        seen = {int(size): stack for size, stack in json.loads(run.stdout).items()}
+        self.assertEqual(len(seen), 10)
+        self.assertEqual([name for name, _ in seen[1 << 20]], ["gone", "go", "<module>"])
+        found = {event["bytes"]: places(event["frames"]) for event in blocks(run) if event["kind"] == "alloc" and event["bytes"] in seen}
+        self.assertEqual(found, seen)
+
+    @unittest.skipUnless(platform.machine() in ("x86_64", "aarch64"), "the number of the system call is known for two machines")
+    def test_where_reading_own_memory_is_forbidden_the_trace_says_so(self):
+        # As in a container: a seccomp filter answers process_vm_readv with EPERM.
+        run = self.record_stacks(f"""
+import ctypes, struct, sys
+number = {{"x86_64": 310, "aarch64": 270}}["{platform.machine()}"]
+program = b"".join(struct.pack("HBBI", *line) for line in ((0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050001),
+                                                           (0x06, 0, 0, 0x7fff0000)))
+buffer = ctypes.create_string_buffer(program)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+assert libc.prctl(22, 2, struct.pack("HxxxxxxQ", 4, ctypes.addressof(buffer)), 0, 0) == 0  # PR_SET_SECCOMP
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(30)])
+for _ in range(4):
+    model(torch.ones(2, 4)).sum().backward()
+assert "_liveset_shim" in sys.modules
+""")
+        self.assert_sound(run)
+        sources = {source["name"]: source for source in run.read("info")["sources"]}
+        self.assertEqual(sources["stacks"]["covers"], "nothing")
+        self.assertIn("process_vm_readv is forbidden here", sources["stacks"]["cannot_see"])
+        self.assertIn("process_vm_readv is forbidden here", sources["autograd"]["cannot_see"])
+
     def test_more_code_than_is_remembered_is_named_all_the_same(self):
         run = self.record_stacks("""
 import sys, torch
