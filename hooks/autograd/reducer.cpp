@@ -13,8 +13,6 @@
 namespace liveset::autograd {
 namespace {
 
-constexpr std::uint8_t communication = 11;  // proto MemoryClass
-
 using InitializeBuckets = void (*)(void* reducer, void* indices);
 using AllReduceBucket = void (*)(void* reducer, void* bucket);
 InitializeBuckets real_initialize = nullptr;
@@ -54,7 +52,7 @@ extern "C" void initialize_buckets(void* reducer, void* indices) {
     real(reducer, indices);
     return;
   }
-  core::begin_stating(communication, text("c10d::Reducer"));
+  core::begin_stating(channel::class_communication, text("c10d::Reducer"));
   real(reducer, indices);
   core::end_stating();
 }

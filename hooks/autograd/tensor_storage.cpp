@@ -93,6 +93,13 @@ bool leads_to(std::uint64_t word, const TensorStorage& said) {
          (found.device_index < 0 ? 0 : found.device_index) == said.device_index;
 }
 
+// How many words a Python object has; what stands behind it is another's. Types have had these places since Python 2.
+std::uint64_t words_of(std::uint64_t object) {
+  constexpr std::uint64_t object_type = 8, type_basic_size = 32;
+  std::uint64_t type = 0, bytes = 0;
+  return copy_memory(object + object_type, &type, 8) && copy_memory(type + type_basic_size, &bytes, 8) ? bytes / 8 : 0;
+}
+
 bool is_one(std::uint32_t candidates) { return (candidates & (candidates - 1)) == 0; }
 
 }  // namespace
@@ -104,8 +111,9 @@ bool TensorPlace::learn(std::uint64_t object, const TensorStorage& said) {
     word_ = given_up;
     return false;
   }
+  const std::uint64_t own_words = words_of(object);
   for (std::uint32_t word = first_word; word <= last_word; ++word) {
-    if ((candidates_ >> word & 1) != 0 && !leads_to(words[word], said)) candidates_ &= ~(1U << word);
+    if ((candidates_ >> word & 1) != 0 && (word >= own_words || !leads_to(words[word], said))) candidates_ &= ~(1U << word);
   }
   if (candidates_ == 0) {
     word_ = given_up;
@@ -122,9 +130,10 @@ bool SlotPlace::learn(std::uint64_t object, const TensorStorage& said) {
     given_up_ = true;
     return false;
   }
+  const std::uint64_t own_words = words_of(object);
   for (std::uint32_t word = 0; word < words; ++word) {
     std::uint64_t inner[inner_words];
-    const bool readable = copy_memory(outer[word], inner, sizeof inner);
+    const bool readable = first_word + word < own_words && copy_memory(outer[word], inner, sizeof inner);
     for (std::uint32_t place = 0; place < inner_words; ++place) {
       const std::uint32_t bit = 1U << (word * inner_words + place);
       if ((candidates_ & bit) != 0 && !(readable && leads_to(inner[place], said))) candidates_ &= ~bit;

@@ -1,6 +1,7 @@
 #include "hooks/python/install.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <initializer_list>
@@ -64,7 +65,7 @@ bool find_shim(char* path, std::size_t capacity) {
     std::strcpy(path + length, folder);
     const std::size_t end = std::strlen(path);
     std::strcpy(path + end, "/__init__.py");
-    const bool exists = readable(path);
+    const bool exists = access(path, R_OK) == 0;
     path[end] = '\0';
     if (exists) return true;
   }

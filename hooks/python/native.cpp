@@ -1,28 +1,22 @@
 #include "hooks/python/native.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
 
 #include "hooks/autograd/node_events.h"
-#include "hooks/autograd/tensor_storage.h"
 #include "hooks/c10/memory_reports.h"
 #include "hooks/core/recorder.h"
 #include "hooks/python/around.h"
 #include "hooks/python/cpython.h"
-#include "hooks/python/hash.h"
 #include "hooks/python/install.h"
+#include "hooks/python/native_arguments.h"
 #include "profiler/channel/layout.h"
 
-// Functions that the shim calls. They take ints and strings only, so a wrong call can do no worse than record nonsense,
-// and they raise nothing: arguments that are missing or of another type count as 0 or "".
+// Functions that the shim calls: steps, scopes, phases, nodes.
 namespace liveset::python {
-namespace {
 
 const CPython* py = nullptr;
+
+namespace {
 
 // A step begins at the first root forward after any optimizer.step of any thread, so this is the process's.
 std::int64_t next_step = 0;
@@ -31,46 +25,6 @@ bool step_pending = true;
 // Of the step; -1: none is open. The next one begins at the first root forward after a backward.
 std::int64_t microbatch = -1;
 bool backward_ran = false;
-
-// Numbers of proto EventKind.
-constexpr std::uint8_t backward_begin = 40, backward_end = 41;
-
-class Arguments {
- public:
-  Arguments(Object* const* arguments, std::intptr_t count) : arguments_(arguments), count_(count) {}
-
-  std::uint64_t number(std::intptr_t index) const {
-    if (index >= count_) return 0;
-    const std::uint64_t number = py->integer_mask(arguments_[index]);
-    if (__builtin_expect(number == ~std::uint64_t{0}, 0) && py->error() != nullptr) {
-      py->clear_error();
-      return 0;
-    }
-    return number;
-  }
-  std::uint32_t id(std::intptr_t index) const { return static_cast<std::uint32_t>(number(index)); }
-  // Never null; lives as long as the argument.
-  const char* text(std::intptr_t index, std::intptr_t& length) const {
-    const char* text = index < count_ ? py->string_text(arguments_[index], &length) : nullptr;
-    if (text == nullptr) {
-      if (py->error() != nullptr) py->clear_error();
-      length = 0;
-      return "";
-    }
-    return text;
-  }
-
- private:
-  Object* const* arguments_;
-  std::intptr_t count_;
-};
-
-Object* none() {
-  py->increase(py->none);
-  return py->none;
-}
-
-Object* integer(std::int64_t number) { return py->new_integer(number); }
 
 Object* recording(Object*, Object* const*, std::intptr_t) { return integer(core::recording() ? 1 : 0); }
 
@@ -117,8 +71,8 @@ Object* mark(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   const auto kind = static_cast<std::uint8_t>(arguments.number(0));
   core::record_mark(kind, static_cast<std::int64_t>(arguments.number(1)));
-  if (kind == backward_begin) autograd::backward_begins();
-  if (kind == backward_end) {
+  if (kind == channel::kind_backward_begin) autograd::backward_begins();
+  if (kind == channel::kind_backward_end) {
     __atomic_store_n(&backward_ran, true, __ATOMIC_RELAXED);
     autograd::backward_ends();
   }
@@ -161,74 +115,6 @@ Object* step_begin(Object*, Object* const* values, std::intptr_t count) {
 // Index of the step that runs now; -1 before the first.
 Object* current_step(Object*, Object* const*, std::intptr_t) { return integer(__atomic_load_n(&next_step, __ATOMIC_RELAXED) - 1); }
 
-// (memory class, heap, address, bytes, name id, tensor facts, scope or 0); storages without memory are no storages to us
-Object* record(std::uint8_t kind, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  const std::uint32_t heap = arguments.id(1);
-  if (heap != 0 && arguments.number(2) != 0) {
-    core::record_value(kind, 0, c10_hook::heap_holding(heap, arguments.number(2)), arguments.number(2), arguments.number(3),
-                       arguments.id(4), static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0,
-                       static_cast<std::int64_t>(arguments.number(5)), arguments.id(6));
-  }
-  return none();
-}
-
-// (name id, tensor facts, scope or 0): the same of what has no storage
-Object* record_slot(std::uint8_t kind, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  core::record_value(kind, 0, 0, 0, 0, arguments.id(0), 0, nullptr, 0, static_cast<std::int64_t>(arguments.number(1)), arguments.id(2));
-  return none();
-}
-
-constinit autograd::TensorPlace tensor_place;
-constinit autograd::SlotPlace slot_place;
-
-// (memory class, tensor, name id, scope or 0) -> whether it was said; of a tensor that is exactly a torch.Tensor or Parameter
-Object* record_tensor(std::uint8_t kind, void* tensor, Object* const* values, std::intptr_t count) {
-  autograd::TensorStorage found;
-  if (tensor == nullptr || !autograd::read_tensor(tensor, found)) return integer(0);
-  const std::uint32_t heap = c10_hook::heap_of(found.device_type, found.device_index);
-  if (heap == 0) return integer(0);
-  const Arguments arguments(values, count);
-  core::record_value(kind, 0, c10_hook::heap_holding(heap, found.address), found.address, found.bytes, arguments.id(2),
-                     static_cast<std::uint8_t>(arguments.number(0)), nullptr, 0, found.dtype + 1, arguments.id(3));
-  return integer(1);
-}
-
-Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) {
-  return record_tensor(channel::kind_storage, count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr, values, count);
-}
-Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) {
-  return record_tensor(channel::kind_retain, count >= 2 ? tensor_place.tensor_in(values[1]) : nullptr, values, count);
-}
-// The same of the tensor that a SavedTensor holds as it was saved.
-Object* retain_slot(Object*, Object* const* values, std::intptr_t count) {
-  return record_tensor(channel::kind_retain, count >= 2 ? slot_place.tensor_in(values[1]) : nullptr, values, count);
-}
-
-// learn_tensor(tensor, address, bytes, dtype + 1, device type, device index) -> whether more should be said. Such a tensor as above.
-template <class Place>
-Object* learn(Place& place, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  if (count < 6 || arguments.number(1) == 0) return integer(1);
-  const autograd::TensorStorage said{arguments.number(1), arguments.number(2), static_cast<std::int32_t>(arguments.number(3)) - 1,
-                                     static_cast<std::int32_t>(arguments.number(4)), static_cast<std::int32_t>(arguments.number(5))};
-  return integer(place.learn(reinterpret_cast<std::uint64_t>(values[0]), said) ? 1 : 0);
-}
-Object* learn_tensor(Object*, Object* const* values, std::intptr_t count) { return learn(tensor_place, values, count); }
-// The same with a SavedTensor for the tensor.
-Object* learn_slot(Object*, Object* const* values, std::intptr_t count) { return learn(slot_place, values, count); }
-
-Object* storage(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_storage, values, count); }
-Object* retain(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_retain, values, count); }
-Object* drop(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_drop, values, count); }
-Object* remake(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_remake, values, count); }
-Object* offload(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_offload, values, count); }
-Object* holder(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_holder, values, count); }
-Object* collective(Object*, Object* const* values, std::intptr_t count) { return record(channel::kind_collective, values, count); }
-Object* use_slot(Object*, Object* const* values, std::intptr_t count) { return record_slot(channel::kind_use, values, count); }
-Object* offload_slot(Object*, Object* const* values, std::intptr_t count) { return record_slot(channel::kind_offload, values, count); }
-
 // graph_node(name id, sequence number)
 Object* graph_node(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
@@ -249,77 +135,6 @@ Object* attribute(Object*, Object* const* values, std::intptr_t count) {
   const Arguments arguments(values, count);
   core::record_attribute(arguments.id(0), arguments.id(1));
   return none();
-}
-
-// A tensor in host memory: (address, item bytes, dimensions, size, stride, size, stride, ...), from argument `first` on.
-bool take_strided(const Arguments& arguments, std::intptr_t first, Strided& tensor) {
-  const std::uint64_t dimensions = arguments.number(first + 2);
-  tensor.data = reinterpret_cast<const unsigned char*>(arguments.number(first));
-  tensor.item_bytes = arguments.number(first + 1);
-  if (tensor.data == nullptr || tensor.item_bytes == 0 || tensor.item_bytes > most_item_bytes || dimensions > most_dimensions) return false;
-  tensor.dimensions = static_cast<int>(dimensions);
-  for (int dimension = 0; dimension < tensor.dimensions; ++dimension) {
-    tensor.sizes[dimension] = arguments.number(first + 3 + 2 * dimension);
-    tensor.strides[dimension] = arguments.number(first + 4 + 2 * dimension);
-  }
-  return true;
-}
-
-// digest(address, item bytes, dimensions, size, stride, ...) -> XXH64 of the elements, as a signed number. The memory must be there.
-Object* digest(Object*, Object* const* values, std::intptr_t count) {
-  Strided tensor;
-  return integer(take_strided(Arguments(values, count), 0, tensor) ? static_cast<std::int64_t>(hash(tensor)) : 0);
-}
-
-// write_elements(file descriptor, address, ...) -> whether all of the elements' bytes were written there, in order
-Object* write_tensor(Object*, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  Strided tensor;
-  return integer(take_strided(arguments, 1, tensor) && write_elements(tensor, static_cast<int>(arguments.number(0))) ? 1 : 0);
-}
-
-// own(function) -> what function() returns; what torch allocates meanwhile is memory of ours, not the job's
-Object* own(Object*, Object* const* values, std::intptr_t count) {
-  if (count < 1) return none();
-  constexpr std::uint8_t library = 15;  // proto CLASS_LIBRARY
-  constexpr char name[] = "liveset";
-  core::begin_stating(library, core::intern_string(name, sizeof name - 1));
-  Object* result = py->call(values[0], nullptr);
-  core::end_stating();
-  return result;
-}
-
-// figures(dtype, address, ...) -> text: hash, sum of squares, largest absolute (as the bits of doubles) and elements that are not
-// finite, as hexadecimal numbers; only the hash where the type is no number
-Object* tensor_figures(Object*, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  Strided tensor;
-  if (!take_strided(arguments, 1, tensor)) return py->new_string("");
-  const Figures found = figures(tensor, static_cast<int>(arguments.number(0)));
-  const auto bits_of = [](double number) {
-    unsigned long long copy = 0;
-    std::memcpy(&copy, &number, sizeof copy);
-    return copy;
-  };
-  char text[80];
-  const unsigned long long hashed = hash(tensor);
-  if (found.known) {
-    std::snprintf(text, sizeof text, "%llx %llx %llx %llx", hashed, bits_of(found.sum_of_squares), bits_of(found.max_abs),
-                  static_cast<unsigned long long>(found.not_finite));
-  } else {
-    std::snprintf(text, sizeof text, "%llx", hashed);
-  }
-  return py->new_string(text);
-}
-
-// bits(address, bytes) -> the first 8 bytes there, or fewer, as a signed number
-Object* bits(Object*, Object* const* values, std::intptr_t count) {
-  const Arguments arguments(values, count);
-  const auto* address = reinterpret_cast<const void*>(arguments.number(0));
-  const std::uint64_t bytes = arguments.number(1);
-  std::int64_t found = 0;
-  if (address != nullptr) std::memcpy(&found, address, bytes < sizeof found ? bytes : sizeof found);
-  return integer(found);
 }
 
 // counter(heap, name id, number)
@@ -357,28 +172,9 @@ MethodDefinition methods[] = {
     {"step_over", step_over, method_fastcall, nullptr},
     {"step_begin", step_begin, method_fastcall, nullptr},
     {"current_step", current_step, method_fastcall, nullptr},
-    {"storage", storage, method_fastcall, nullptr},
-    {"retain", retain, method_fastcall, nullptr},
-    {"storage_tensor", storage_tensor, method_fastcall, nullptr},
-    {"retain_tensor", retain_tensor, method_fastcall, nullptr},
-    {"learn_tensor", learn_tensor, method_fastcall, nullptr},
-    {"retain_slot", retain_slot, method_fastcall, nullptr},
-    {"learn_slot", learn_slot, method_fastcall, nullptr},
-    {"drop", drop, method_fastcall, nullptr},
-    {"remake", remake, method_fastcall, nullptr},
-    {"offload", offload, method_fastcall, nullptr},
-    {"holder", holder, method_fastcall, nullptr},
-    {"collective", collective, method_fastcall, nullptr},
-    {"use_slot", use_slot, method_fastcall, nullptr},
-    {"offload_slot", offload_slot, method_fastcall, nullptr},
     {"graph_node", graph_node, method_fastcall, nullptr},
     {"walked", walked, method_fastcall, nullptr},
     {"attribute", attribute, method_fastcall, nullptr},
-    {"digest", digest, method_fastcall, nullptr},
-    {"figures", tensor_figures, method_fastcall, nullptr},
-    {"write_elements", write_tensor, method_fastcall, nullptr},
-    {"own", own, method_fastcall, nullptr},
-    {"bits", bits, method_fastcall, nullptr},
     {"counter", counter, method_fastcall, nullptr},
     {"source", source, method_fastcall, nullptr},
     {"create_graph", create_graph, method_fastcall, nullptr},
@@ -391,13 +187,16 @@ Object* make_native(const CPython& interpreter) {
   py = &interpreter;
   Object* functions = interpreter.new_dict();
   if (functions == nullptr) return nullptr;
-  for (MethodDefinition& method : methods) {
-    Object* function = interpreter.new_function(&method, nullptr, nullptr);
-    if (function == nullptr || interpreter.dict_set(functions, method.name, function) != 0) {
-      interpreter.decrease(functions);
-      return nullptr;
+  const NativeFunctions all[] = {{methods, sizeof methods / sizeof *methods}, tensor_functions(), digest_functions()};
+  for (const NativeFunctions& group : all) {
+    for (std::uint32_t i = 0; i < group.count; ++i) {
+      Object* function = interpreter.new_function(&group.first[i], nullptr, nullptr);
+      if (function == nullptr || interpreter.dict_set(functions, group.first[i].name, function) != 0) {
+        interpreter.decrease(functions);
+        return nullptr;
+      }
+      interpreter.decrease(function);
     }
-    interpreter.decrease(function);
   }
   Object* around = make_around(interpreter);
   if (around != nullptr) {
@@ -407,7 +206,5 @@ Object* make_native(const CPython& interpreter) {
   if (interpreter.error() != nullptr) interpreter.clear_error();  // the shim does without
   return functions;
 }
-
-bool readable(const char* path) { return access(path, R_OK) == 0; }
 
 }  // namespace liveset::python

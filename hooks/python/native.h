@@ -9,6 +9,4 @@ struct Object;
 // A new dict {name: builtin function}; null when the interpreter refuses. Needs the GIL.
 Object* make_native(const CPython& py);
 
-bool readable(const char* path);
-
 }  // namespace liveset::python

@@ -64,6 +64,8 @@ enum EventKind : std::uint8_t {
   kind_scope_begin = 37,
   kind_scope_end = 38,
   kind_attribute = 39,
+  kind_backward_begin = 40,
+  kind_backward_end = 41,
   kind_graph_node = 42,
   kind_node_begin = 43,
   kind_node_end = 44,
@@ -76,6 +78,9 @@ enum EventKind : std::uint8_t {
   kind_collective = 82,
   kind_holder = 83
 };
+
+// Of proto MemoryClass.
+enum MemoryClass : std::uint8_t { class_parameter = 1, class_communication = 11, class_library = 15 };
 
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows
 // The events that follow in this ring are of the thread stated; a ThreadName follows. Stamped when the thread asked for a ring; heap 1:

@@ -125,7 +125,7 @@ class FakeRecorder:
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
                  "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph", "reports_before"]
         names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node", "walked", "storage_tensor", "retain_tensor",
-                  "learn_tensor", "retain_slot", "learn_slot"]
+                  "learn_tensor", "retain_slot", "learn_slot", "types"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -211,6 +211,9 @@ class FakeRecorder:
         return 0  # as with a torch whose tensors cannot be read but by Python
 
     retain_tensor = learn_tensor = retain_slot = learn_slot = storage_tensor
+
+    def types(self, tensor, parameter, slot):
+        pass
 
     def walked(self, node, number, name, is_python):
         return 0

@@ -141,6 +141,34 @@ class OwnershipTest(TorchTest):
         self.assertIn("large", rows)
 
 
+class FrozenTest(TorchTest):
+    def test_a_parameter_of_no_module_is_one_in_every_step(self):
+        # 300 x 300 and 200 x 200 floats, which the graph holds because the other factor has a gradient. 16 steps: the walks of the
+        # first read objects of Python, in the others the recorder reads the slots itself, once it knows where those keep their tensor.
+        run = self.record("""
+import sys, torch
+class Own(torch.nn.Parameter): pass
+exact = torch.nn.Parameter(torch.randn(300, 300), requires_grad=False)
+own = Own(torch.randn(200, 200), requires_grad=False)
+plain = torch.randn(100, 100)
+model = torch.nn.Sequential(*[torch.nn.Linear(500, 500) for _ in range(4)])
+for step in range(16):
+    x = model(torch.randn(300, 500))
+    loss = (x[:, :300] @ exact).sum() + (x[:, :200] * 2 @ own).sum() + (x[:, :100] * 2 @ plain).sum()
+    loss.backward()
+    while "_liveset_shim" not in sys.modules: pass
+""")
+        self.assertEqual(run.status, 0, run.stderr)
+        self.assert_sound(run)
+        kept = {360_000: [], 160_000: [], 40_000: []}
+        for event in run.read("dump")["events"]:
+            if event["kind"] == "keep" and event.get("name") == "MmBackward0.mat2":
+                kept[event["bytes"]].append(event["class"])
+        self.assertEqual({size: set(classes) for size, classes in kept.items()},
+                         {360_000: {"parameter"}, 160_000: {"parameter"}, 40_000: {"activation"}})
+        self.assertEqual({len(classes) for classes in kept.values()}, {16})
+
+
 class OutOfMemoryTest(TorchTest):
     JOB = """
 import sys

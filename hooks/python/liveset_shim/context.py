@@ -74,6 +74,7 @@ class Context:
         self.quiet = torch._C.DisableTorchFunction
         saved_tensor = getattr(torch._C._autograd, "SavedTensor", None)
         self.saved_tensors_readable = hasattr(saved_tensor, "data")
+        self.types(*self._exact_types, saved_tensor)
         self.task_id = getattr(torch._C, "_current_graph_task_id", lambda: -1)
         self._dispatch_mode = getattr(torch._C, "_get_dispatch_mode", None)
         keys = getattr(torch._C, "_TorchDispatchModeKey", None)

@@ -42,6 +42,8 @@ TEST(Numbers, EventKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::kind_scope_begin}, proto::EVENT_SCOPE_BEGIN);
   EXPECT_EQ(int{channel::kind_scope_end}, proto::EVENT_SCOPE_END);
   EXPECT_EQ(int{channel::kind_attribute}, proto::EVENT_ATTRIBUTE);
+  EXPECT_EQ(int{channel::kind_backward_begin}, proto::EVENT_BACKWARD_BEGIN);
+  EXPECT_EQ(int{channel::kind_backward_end}, proto::EVENT_BACKWARD_END);
   EXPECT_EQ(int{channel::kind_graph_node}, proto::EVENT_GRAPH_NODE);
   EXPECT_EQ(int{channel::kind_node_begin}, proto::EVENT_NODE_BEGIN);
   EXPECT_EQ(int{channel::kind_node_end}, proto::EVENT_NODE_END);
@@ -67,6 +69,12 @@ TEST(Numbers, ValueKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{LIVESET_OFFLOAD}, proto::EVENT_VALUE_OFFLOAD);
   EXPECT_EQ(int{LIVESET_PREFETCH}, proto::EVENT_VALUE_PREFETCH);
   EXPECT_TRUE(channel::is_value_kind(proto::EVENT_STORAGE));
+}
+
+TEST(Numbers, MemoryClassesAreThoseOfTheTrace) {
+  EXPECT_EQ(int{channel::class_parameter}, proto::CLASS_PARAMETER);
+  EXPECT_EQ(int{channel::class_communication}, proto::CLASS_COMMUNICATION);
+  EXPECT_EQ(int{channel::class_library}, proto::CLASS_LIBRARY);
 }
 
 TEST(Numbers, PhasesScopesClocksAndLosses) {
