@@ -1,10 +1,16 @@
 // What of this torch's autograd can be seen; said once, in the trace's source "autograd".
 #pragma once
-#include "hooks/autograd/sequence_number.h"
 
 namespace liveset::autograd {
 
-extern SequencePlace sequence_place;
-extern bool any_node;  // a node was run through us
+struct Seen {
+  bool nodes;    // a node was run through us
+  bool numbers;  // nodes are known by their sequence numbers
+};
+
+// After each backward.
+void judge_coverage(const Seen& seen);
+// At the end of the process, when a backward ran and nothing has been said.
+void say_coverage(const Seen& seen);
 
 }  // namespace liveset::autograd

@@ -110,11 +110,7 @@ void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes
   Thread* thread = this_thread;
   if (thread == nullptr || thread->stated_class == 0) [[likely]]
     return;
-  if (reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)) >= thread->stated_above) {
-    thread->stated_class = 0;  // an exception has left what began it
-  } else {
-    record_value(channel::kind_storage, 0, heap, address, bytes, thread->stated_name, thread->stated_class, nullptr, 0, 0);
-  }
+  record_value(channel::kind_storage, 0, heap, address, bytes, thread->stated_name, thread->stated_class, nullptr, 0, 0);
 }
 
 void begin_stating(std::uint8_t memory_class, std::uint32_t name) {
@@ -122,7 +118,6 @@ void begin_stating(std::uint8_t memory_class, std::uint32_t name) {
   if (thread == nullptr) return;
   thread->stated_class = memory_class;
   thread->stated_name = name;
-  thread->stated_above = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
 }
 
 void end_stating() {
@@ -160,7 +155,6 @@ void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number)
 
 void scope_begin(std::uint32_t scope) {
   record_simple(channel::kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
-    thread.stated_class = 0;
     if (thread.scope_depth < max_depth) {
       thread.scopes[thread.scope_depth] = thread.scope;
       thread.scope = scope;
@@ -188,7 +182,6 @@ std::uint32_t current_scope() {
 
 void set_phase(Phase phase) {
   record_simple(channel::kind_phase, 0, 0, 0, [phase](Thread& thread) {
-    thread.stated_class = 0;
     thread.phase = static_cast<std::uint8_t>(phase);
     return thread.scope;
   });
@@ -220,7 +213,6 @@ Phase current_phase() {
 
 void record_mark(std::uint8_t kind, std::int64_t number) {
   record_simple(kind, static_cast<std::uint64_t>(number), 0, 0, [kind, number](Thread& thread) {
-    thread.stated_class = 0;
     if (kind == channel::kind_step_begin) thread.step_number = number;
     if (kind == channel::kind_microbatch_begin) thread.microbatch_number = number;
     return thread.scope;

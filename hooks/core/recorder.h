@@ -30,8 +30,7 @@ struct Totals {
 };
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals);
 // `bytes`: of the block, 0 when the allocator does not say; needed with `totals`, whose chain orders events of several threads.
-// The blocks that this thread allocates until end_stating() are of that class: each is followed by its STORAGE. Does not nest. An
-// exception may skip the end: then it is where a caller further up the stack allocates, or the thread's next scope, phase or mark.
+// The blocks that this thread allocates until end_stating() are of that class: each is followed by its STORAGE. Does not nest.
 void begin_stating(std::uint8_t memory_class, std::uint32_t name);
 void end_stating();
 void record_free(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, Phase phase, const Totals* totals);

@@ -23,10 +23,9 @@ struct Thread {
   std::uint32_t in_vain = 0;
   std::uint64_t stuck_at = 0;
   std::uint32_t scope_depth = 0, phase_depth = 0;
-  // What the blocks are that this thread allocates (begin_stating), and the stack's place below which that holds.
+  // What the blocks are that this thread allocates (begin_stating).
   std::uint8_t stated_class = 0;
   std::uint32_t stated_name = 0;
-  std::uint64_t stated_above = 0;
   std::int64_t step_number = 0, microbatch_number = 0;  // of the last begin, for the end
   std::uint32_t scopes[max_depth] = {};
   std::uint8_t phases[max_depth] = {};

@@ -1,4 +1,4 @@
-// engine_job nodes | buckets | time TURNS: a job on the fake libtorch_cpu.so.
+// engine_job nodes | buckets | two_models | time TURNS: a job on the fake libtorch_cpu.so.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -69,6 +69,18 @@ void nodes() {
   run(other);
 }
 
+// Deeper in the stack than the reducer's frames were.
+__attribute__((noinline)) void allocate_further_down(std::size_t bytes) {
+  char deep[65536];
+  asm volatile("" : : "r"(deep) : "memory");
+  allocate(bytes);
+}
+
+void two_models() {
+  heap = liveset_heap_open("cpu/fake", 0, 0);
+  c10d::reduce_for_two_models();
+}
+
 __attribute__((noinline)) void buckets() {
   heap = liveset_heap_open("cpu/fake", 0, 0);
   c10d::make_buckets({{1, 2}, {3}}, allocate);
@@ -77,8 +89,8 @@ __attribute__((noinline)) void buckets() {
     c10d::make_buckets({{1}, {}}, allocate);
   } catch (const std::invalid_argument& error) {
     std::puts(error.what());
+    allocate_further_down(32);
   }
-  allocate(32);
   allocate(48);
 }
 
@@ -104,6 +116,8 @@ int main(int argc, char** argv) {
     nodes();
   } else if (argc == 2 && std::strcmp(argv[1], "buckets") == 0) {
     buckets();
+  } else if (argc == 2 && std::strcmp(argv[1], "two_models") == 0) {
+    two_models();
   } else if (argc == 3 && std::strcmp(argv[1], "time") == 0) {
     time(std::atol(argv[2]));
   } else {

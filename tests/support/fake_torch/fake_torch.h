@@ -24,4 +24,7 @@ namespace c10d {
 // Makes buckets and reduces two of them.
 void make_buckets(std::vector<std::vector<std::size_t>> indices, void (*allocate)(std::size_t bytes));
 
+// Two models that live at once: one reduces a bucket, the other one, and the first its second.
+void reduce_for_two_models();
+
 }  // namespace c10d

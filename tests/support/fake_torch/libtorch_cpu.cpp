@@ -61,4 +61,12 @@ void make_buckets(std::vector<std::vector<std::size_t>> indices, void (*allocate
   reducer.all_reduce_bucket(bucket);
 }
 
+void reduce_for_two_models() {
+  Reducer first, second;
+  Reducer::Bucket bucket;
+  first.all_reduce_bucket(bucket);
+  second.all_reduce_bucket(bucket);
+  first.all_reduce_bucket(bucket);
+}
+
 }  // namespace c10d

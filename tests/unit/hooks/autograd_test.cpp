@@ -128,8 +128,12 @@ TEST_F(Engine, BucketsAreCommunicationFromTheirBirth) {
               ElementsAre("alloc  0 128", "storage c10d::Reducer 0 128", "alloc  0 64", "storage c10d::Reducer 0 64",
                           "collective all_reduce 0", "collective all_reduce 1", "alloc  0 16",  // after the reducer was made
                           "alloc  0 64", "storage c10d::Reducer 0 64",
-                          // What an exception left is over for its callers.
+                          // An exception left the reducer.
                           "alloc  0 32", "alloc  0 48"));
+}
+
+TEST_F(Engine, BucketsOfSeveralModelsHaveNoNumbers) {
+  EXPECT_THAT(recorded("two_models", ""), ElementsAre("collective all_reduce 0", "collective all_reduce -1", "collective all_reduce -1"));
 }
 #endif
 

@@ -3,10 +3,14 @@
 //
 // An exception that the node throws passes through: nothing here needs to be undone, so unwind tables are enough, and the
 // node's NODE_END is missing, as the format says.
-#include "hooks/autograd/coverage.h"
 #include "hooks/autograd/node_events.h"
+
+#include "hooks/autograd/coverage.h"
 #include "hooks/autograd/node_names.h"
+#include "hooks/autograd/reducer.h"
+#include "hooks/autograd/sequence_number.h"
 #include "hooks/autograd/torch_function.h"
+#include "hooks/core/careful_memory.h"
 #include "hooks/core/recorder.h"
 #include "profiler/channel/layout.h"
 
@@ -16,6 +20,11 @@ namespace {
 // Its parameters are references and a pointer, its result is void.
 using Evaluate = void (*)(void* engine, void* task, void* node, void* inputs, void* queue);
 Evaluate real_evaluate = nullptr;
+
+constinit SequencePlace sequence_place;
+bool any_node = false;
+
+Seen seen() { return {__atomic_load_n(&any_node, __ATOMIC_RELAXED), sequence_place.known()}; }
 
 Evaluate find_real(const void* caller) {
   const auto found = reinterpret_cast<Evaluate>(torch_function(evaluate_function_name, caller));
@@ -41,6 +50,27 @@ Running begin(const void* node) {
 }
 
 }  // namespace
+
+void start(std::uint32_t (*heap_of)(int device_type, int device_index)) { start_reducer(heap_of); }
+
+bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python) {
+  constexpr std::uint64_t node_offset = 16;  // of the node in torch's THPCppFunction, behind the head of a Python object
+  if (is_python) {
+    keep_python_name(number, name);
+  } else if (sequence_place.open() && number >= 0) {
+    std::uint64_t node = 0;
+    if (core::copy_memory(object + node_offset, &node, sizeof node) && node != 0) {
+      sequence_place.learn(node, static_cast<std::uint64_t>(number));
+    }
+  }
+  return sequence_place.open();
+}
+
+void backward_begins() { count_buckets_anew(); }
+
+void backward_ends() { judge_coverage(seen()); }
+
+void say_exiting() { say_coverage(seen()); }
 
 extern "C" __attribute__((visibility("default"))) void
 evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) __asm__(
