@@ -4,6 +4,7 @@
 
 #include "hooks/autograd/torch_function.h"
 #include "hooks/core/careful_memory.h"
+#include "hooks/core/dtypes.h"
 
 namespace liveset::autograd {
 namespace {
@@ -33,9 +34,6 @@ bool look_for_functions() {
   __atomic_store_n(&state, all ? 1 : 2, __ATOMIC_RELEASE);
   return all;
 }
-
-// Bytes of an element by c10::ScalarType; 0: of no type that the trace knows.
-constexpr std::uint8_t element_bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 4, 8, 16, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 4, 8};
 
 std::uint64_t plain_table = 0;
 constexpr std::uint32_t most_others = 4;
@@ -76,8 +74,7 @@ bool read_tensor(void* tensor, TensorStorage& storage) {
       functions.device_type(tensor, &storage.device_type) != 0 || functions.device_index(tensor, &storage.device_index) != 0) {
     return false;
   }
-  const auto dtype = static_cast<std::uint32_t>(storage.dtype);
-  const std::uint32_t element = dtype < sizeof element_bytes ? element_bytes[dtype] : 0;
+  const std::uint32_t element = core::dtype(storage.dtype).bytes;
   if (element == 0) return false;
   storage.address -= static_cast<std::uint64_t>(offset) * element;
   return true;

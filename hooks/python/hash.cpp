@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "hooks/core/dtypes.h"
+
 namespace liveset::python {
 namespace {
 
@@ -167,12 +169,12 @@ void count_in(double number, Figures& figures) {
   if (size > figures.max_abs) figures.max_abs = size;
 }
 
-template <typename Number>
-void count_run(const unsigned char* data, std::uint64_t count, std::uint64_t step, int parts, Figures& figures) {
+using CountRun = void (*)(const unsigned char* data, std::uint64_t count, std::uint64_t step, Figures& figures);
+
+template <typename Number, int parts = 1>
+void count_run(const unsigned char* data, std::uint64_t count, std::uint64_t step, Figures& figures) {
   for (; count != 0; --count, data += step) {
-    for (int part = 0; part < parts; ++part) {
-      count_in(static_cast<double>(read<Number>(data + static_cast<unsigned>(part) * sizeof(Number))), figures);
-    }
+    for (std::size_t part = 0; part < parts; ++part) count_in(static_cast<double>(read<Number>(data + part * sizeof(Number))), figures);
   }
 }
 
@@ -181,8 +183,23 @@ void count_short_run(const unsigned char* data, std::uint64_t count, std::uint64
   for (; count != 0; --count, data += step) count_in(static_cast<double>(wide(read<std::uint16_t>(data))), figures);
 }
 
-bool is_number(int dtype) {
-  return (dtype >= 1 && dtype <= 8) || (dtype >= 10 && dtype <= 12) || dtype == 16 || (dtype >= 28 && dtype <= 30);
+template <typename One, typename Two, typename Four, typename Eight>
+CountRun by_bytes(std::uint8_t bytes) {
+  return bytes == 1 ? count_run<One> : bytes == 2 ? count_run<Two> : bytes == 4 ? count_run<Four> : count_run<Eight>;
+}
+
+// Null: no numbers.
+CountRun counter_of(const core::DType& type) {
+  switch (type.elements) {
+    case core::Elements::naturals: return by_bytes<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>(type.bytes);
+    case core::Elements::integers: return by_bytes<std::int8_t, std::int16_t, std::int32_t, std::int64_t>(type.bytes);
+    case core::Elements::halves: return count_short_run<half>;
+    case core::Elements::brains: return count_short_run<brain>;
+    case core::Elements::reals: return type.bytes == 4 ? count_run<float> : count_run<double>;
+    case core::Elements::complex: return type.bytes == 8 ? count_run<float, 2> : count_run<double, 2>;
+    case core::Elements::other: break;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -211,27 +228,11 @@ bool write_elements(const Strided& tensor, int file) {
 
 Figures figures(const Strided& tensor, int dtype) {
   Figures found;
-  found.known = is_number(dtype);
+  const CountRun run = counter_of(core::dtype(std::int64_t{dtype} - 1));
+  found.known = run != nullptr;
+  if (run == nullptr) return found;
   for_each_run(tensor, [&](const unsigned char* data, std::uint64_t count, std::uint64_t stride) {
-    const std::uint64_t step = stride * tensor.item_bytes;
-    switch (dtype) {
-      case 1:
-      case 12: count_run<std::uint8_t>(data, count, step, 1, found); break;
-      case 2: count_run<std::int8_t>(data, count, step, 1, found); break;
-      case 3: count_run<std::int16_t>(data, count, step, 1, found); break;
-      case 4: count_run<std::int32_t>(data, count, step, 1, found); break;
-      case 5: count_run<std::int64_t>(data, count, step, 1, found); break;
-      case 6: count_short_run<half>(data, count, step, found); break;
-      case 7: count_run<float>(data, count, step, 1, found); break;
-      case 8: count_run<double>(data, count, step, 1, found); break;
-      case 10: count_run<float>(data, count, step, 2, found); break;
-      case 11: count_run<double>(data, count, step, 2, found); break;
-      case 28: count_run<std::uint16_t>(data, count, step, 1, found); break;
-      case 29: count_run<std::uint32_t>(data, count, step, 1, found); break;
-      case 30: count_run<std::uint64_t>(data, count, step, 1, found); break;
-      case 16: count_short_run<brain>(data, count, step, found); break;
-      default: break;
-    }
+    run(data, count, stride * tensor.item_bytes, found);
   });
   return found;
 }

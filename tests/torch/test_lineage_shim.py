@@ -118,10 +118,10 @@ class NonReentrantTest(LineageTest):
         x = torch.ones(5, requires_grad=True)
         y = checkpoint(one, x, use_reentrant=False)
         exp = y.grad_fn.next_functions[0][0]
-        scope, index = checkpoints.slot_of(exp._raw_saved_result.data)
-        self.assertEqual((self.recorder.scopes[scope], index), ("checkpoint:0", 2))
+        scope, facts = checkpoints.slot_of(exp._raw_saved_result.data)
+        self.assertEqual((self.recorder.scopes[scope], facts), ("checkpoint:0", 3 << 8))  # index + 1
         cos = exp.next_functions[0][0]
-        self.assertEqual(checkpoints.slot_of(cos._raw_saved_self.data)[1], 1)
+        self.assertEqual(checkpoints.slot_of(cos._raw_saved_self.data)[1], 2 << 8)
         self.assertIsNone(checkpoints.slot_of(object()))
         self.assertIsNone(checkpoints.slot_of(torch.ones(1)))
 

@@ -44,6 +44,8 @@ class ShimTest(unittest.TestCase):
             for name in group:
                 ours = {"SCOPE_": prefix + name, "CLASS_": "LOSS_VALUE" if name == "LOSS" else name}.get(prefix, name)
                 self.assertEqual(getattr(context, ours), format_numbers[prefix + name], prefix + name)
+        types = re.search(r"enum DType \{(.*?)\}", text, re.DOTALL)[1]
+        self.assertEqual(context.DTYPES, {name.lower(): int(number) + 1 for name, number in re.findall(r"(\w+) = (\d+);", types)})
         for device, name in (("cpu", "CPU"), ("cuda", "CUDA"), ("xpu", "DEVICE_XPU")):
             self.assertEqual(context.DEVICE_TYPES[device], format_numbers[name])
 

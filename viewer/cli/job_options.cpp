@@ -71,7 +71,8 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
   add_flag_with_value(
       command, "--who-holds",
       "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
-      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s each time",
+      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s of processor time each (or as the "
+      "environment says: LIVESET_WHO_HOLDS_SECONDS)",
       [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps("--who-holds", text, "10")); })
       ->option_text("[=N]");
   add_flag_with_value(

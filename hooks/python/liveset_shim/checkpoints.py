@@ -152,13 +152,14 @@ class Checkpoints:
             try:
                 kind = type(tensor)
                 memory_class = PARAMETER if kind is Parameter else UNSTATED
-                holders[index]()._liveset_slot = region, index, memory_class
+                facts = index + 1 << INDEX_SHIFT
+                holders[index]()._liveset_slot = region, facts, memory_class
                 # The common case by hand: this runs for every tensor that a region saves.
                 if kind in exact_types and tensor.layout is strided and not modes():
                     try:
                         storage = tensor.untyped_storage()
                         drop(memory_class, heap_of(tensor.device), storage_address(tensor, storage), storage.nbytes(), 0,
-                             dtypes.get(tensor.dtype, 0) | index + 1 << INDEX_SHIFT, 0)
+                             dtypes.get(tensor.dtype, 0) | facts, 0)
                         return result
                     except (RuntimeError, NotImplementedError):
                         pass  # a wrapper in a plain tensor's clothes (torch.func)
@@ -171,14 +172,14 @@ class Checkpoints:
         return metadata
 
     def slot_of(self, holder):
-        """(scope of the region, index) of what a placeholder in the graph stands for; None: it is of no region that we saw."""
+        """(scope of the region, facts: the index) of what a placeholder in the graph stands for; None: it is of no region that we saw."""
         slot = getattr(holder, "_liveset_slot", None)
         if slot is None:
             return None
-        region, index, _ = slot
+        region, facts, _ = slot
         if region.frame is not None:
             self.met.add(region)
-        return region.scope, index
+        return region.scope, facts
 
     def _marked(self, recompute_fn, region, frame):
         """recompute_fn inside its region's scope, phase recompute. It ends by an exception when it stops early."""

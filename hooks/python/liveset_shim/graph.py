@@ -13,7 +13,7 @@ import sys
 
 from .addresses import storage_address
 from .checkpoints import contents_of, for_each_tensor
-from .context import ACTIVATION, CHECKPOINT_INPUT, DEVICE_TYPES, INDEX_SHIFT, OFFLOADED, PARAMETER, RNG_STATE
+from .context import ACTIVATION, CHECKPOINT_INPUT, DEVICE_TYPES, OFFLOADED, PARAMETER, RNG_STATE
 
 RANDOM_STATES = ("fwd_cpu_state", "fwd_gpu_states", "fwd_device_states")
 CHECKPOINT_NODE = "CheckpointFunctionBackward"
@@ -23,7 +23,7 @@ OUT_OF_MEMORY = (str, bytes, int, os.PathLike)
 
 class Graph:
     def __init__(self, context, packed=None, slot_of=lambda holder: None):
-        """`packed`: PackedRanges where saved tensors cannot be read as they are. `slot_of(holder)`: (scope, index) of a checkpoint
+        """`packed`: PackedRanges where saved tensors cannot be read as they are. `slot_of(holder)`: (scope, facts) of a checkpoint
         region's placeholder, or None."""
         self.context = context
         self.packed = packed
@@ -96,7 +96,7 @@ class Graph:
                     elif kind is holder_type:
                         slot = slot_of(tensor)
                         if slot is not None:
-                            use_slot(name, slot[1] + 1 << INDEX_SHIFT, slot[0])
+                            use_slot(name, slot[1], slot[0])
                         continue
                     self._slot(tensor, name, saved, device)
             except Exception as error:
@@ -126,7 +126,7 @@ class Graph:
             if packed and not isinstance(data, context.Tensor) and type(data).__name__ == "_Holder":
                 slot = self.slot_of(data)
                 if slot is not None:
-                    context.use_slot(name, slot[1] + 1 << INDEX_SHIFT, slot[0])
+                    context.use_slot(name, slot[1], slot[0])
                 return
             tensors = []
             for_each_tensor(context.Tensor, data, tensors.append)
@@ -211,17 +211,33 @@ class Graph:
             contents = node.saved_tensors
         return [item for item in contents if isinstance(item, self.context.Tensor)]
 
+    def known_of(self, node):
+        """What is known of a node's type: its slots, whether it has a variable, its name's id; None of a node written in Python."""
+        kind = type(node)
+        known = self.slots.get(kind)
+        if known is None and not isinstance(node, self.python_node):
+            known = self.slots[kind] = self._slots(kind)
+        return known
+
+    def contents(self, node, known):
+        """(name id, what it holds) of the slots of a node written in C++, as far as they can be read without running anything."""
+        unpacks = self.packed is not None
+        if unpacks and node in self.packed:
+            return
+        for read, name in known[0]:
+            try:
+                saved = read(node)
+            except RuntimeError:  # freed already, or edited in place since: torch raises the same when backward gets there
+                continue
+            for one in saved if type(saved) is tuple else (saved,):
+                yield name, one if unpacks else one.data
+
     def _unpack(self, node, known):
-        slots, _, label = known
         try:
             if node in self.packed:
                 return
-            self.context.graph_node(label, node._sequence_nr())
-            for read, name in slots:
-                try:
-                    item = read(node)
-                except RuntimeError:  # freed already, or edited in place since: torch raises the same when backward gets there
-                    continue
+            self.context.graph_node(known[2], node._sequence_nr())
+            for name, item in self.contents(node, known):
                 self._slot(item, name)
         except Exception as error:
             self.context.failed(error)

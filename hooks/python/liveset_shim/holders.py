@@ -11,7 +11,7 @@ import time
 
 from .scan import Scan
 
-BUDGET_SECONDS = 0.2  # of processor time; LIVESET_WHO_HOLDS_SECONDS is for tests, which must not depend on it
+BUDGET_SECONDS = 0.2  # of processor time, unless LIVESET_WHO_HOLDS_SECONDS says how many
 MOST_NAMES = 1000  # strings are kept for ever by the trace
 LONGEST_NAME = 300
 

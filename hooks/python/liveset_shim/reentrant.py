@@ -163,29 +163,13 @@ class Reentrant:
                     context.failed(error)
 
     def _state_node(self, graph, node, scope):
-        context = self.context
-        kind = type(node)
-        known = graph.slots.get(kind)
+        known = graph.known_of(node)
         if known is None:
-            if isinstance(node, graph.python_node):
-                self._state_python_node(graph, node, scope)
-                return
-            known = graph.slots[kind] = graph._slots(kind)
-        unpacks = graph.packed is not None
-        if unpacks and node in graph.packed:
+            self._state_python_node(graph, node, scope)
             return
-        say, remake, exact_types, Parameter = context.say, context.remake, context._exact_types, context.torch.nn.Parameter
-        for read, name in known[0]:
-            try:
-                saved = read(node)
-            except RuntimeError:  # torch before 2.14 unpacks: freed already, or edited in place
-                continue
-            for one in saved if type(saved) is tuple else (saved,):
-                content = one if unpacks else one.data
-                if type(content) in exact_types:
-                    say(remake, PARAMETER if type(content) is Parameter else RECOMPUTED_ACTIVATION, content, name, -1, scope)
-                elif content is not None:
-                    for_each_tensor(context.Tensor, content, lambda tensor, name=name: self._remade(tensor, name, scope))
+        for name, content in graph.contents(node, known):
+            if content is not None:
+                for_each_tensor(self.context.Tensor, content, lambda tensor, name=name: self._remade(tensor, name, scope))
 
     def _state_python_node(self, graph, node, scope):
         label = type(node).__name__

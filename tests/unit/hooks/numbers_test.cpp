@@ -1,7 +1,10 @@
 // Neither hooks nor the collector may include generated code, so they state the numbers of the trace format again. Here they are compared.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "hooks/api/liveset.h"
+#include "hooks/core/dtypes.h"
 #include "hooks/core/recorder.h"
 #include "profiler/channel/layout.h"
 #include "proto/trace.pb.h"
@@ -75,6 +78,35 @@ TEST(Numbers, MemoryClassesAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::class_parameter}, proto::CLASS_PARAMETER);
   EXPECT_EQ(int{channel::class_communication}, proto::CLASS_COMMUNICATION);
   EXPECT_EQ(int{channel::class_library}, proto::CLASS_LIBRARY);
+}
+
+// Bytes as the names say them.
+TEST(Numbers, TypesOfTensorsAreThoseOfTheTrace) {
+  const auto* types = proto::DType_descriptor();
+  int known = 0;
+  for (int i = 0; i < types->value_count(); ++i) {
+    const std::string name = types->value(i)->name();
+    const std::size_t digit = name.find_first_of("0123456789");
+    if (name != "BOOL" && digit == std::string::npos) continue;
+    const int bytes = name == "BOOL" ? 1 : std::stoi(name.substr(digit)) / 8;
+    const core::DType type = core::dtype(types->value(i)->number());
+    EXPECT_EQ(int{type.bytes}, bytes) << name;
+    const core::Elements elements = name == "BOOL" || name[0] == 'U'              ? core::Elements::naturals
+                                    : name[0] == 'I'                              ? core::Elements::integers
+                                    : name == "FLOAT16"                           ? core::Elements::halves
+                                    : name == "BFLOAT16"                          ? core::Elements::brains
+                                    : name == "FLOAT32" || name == "FLOAT64"      ? core::Elements::reals
+                                    : name == "COMPLEX64" || name == "COMPLEX128" ? core::Elements::complex
+                                                                                  : core::Elements::other;
+    EXPECT_EQ(type.elements, elements) << name;
+    ++known;
+  }
+  EXPECT_EQ(known, 20);
+  int kept = 0;
+  for (const core::DType& type : core::dtypes) kept += type.bytes != 0 ? 1 : 0;
+  EXPECT_EQ(kept, known);
+  EXPECT_EQ(int{core::dtype(-1).bytes}, 0);
+  EXPECT_EQ(int{core::dtype(99).bytes}, 0);
 }
 
 TEST(Numbers, PhasesScopesClocksAndLosses) {
