@@ -19,6 +19,22 @@ void run(Node& node);
 
 }  // namespace torch::autograd
 
+namespace c10 {
+
+struct TensorImpl {
+  virtual ~TensorImpl();
+  std::uint64_t data = 0;   // where its first element is
+  std::int64_t offset = 0;  // of that in the storage, in elements
+  std::int64_t storage_bytes = 0;
+  std::int32_t dtype = 6, device_type = 0, device_index = -1;
+  void* object = nullptr;  // of Python
+};
+struct OtherImpl : TensorImpl {
+  ~OtherImpl() override;
+};
+
+}  // namespace c10
+
 namespace c10d {
 
 // Makes buckets and reduces two of them.

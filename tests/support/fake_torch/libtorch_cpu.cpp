@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
 namespace torch::autograd {
@@ -30,6 +31,35 @@ void run(Node& node) {
 }
 
 }  // namespace torch::autograd
+
+namespace c10 {
+TensorImpl::~TensorImpl() = default;
+OtherImpl::~OtherImpl() = default;
+}  // namespace c10
+
+// torch's C interface; a tensor is one pointer to its implementation.
+namespace {
+std::int32_t give(c10::TensorImpl* const* tensor, auto c10::TensorImpl::*what, auto* out) {
+  *out = static_cast<std::remove_pointer_t<decltype(out)>>((*tensor)->*what);
+  return 0;
+}
+}  // namespace
+extern "C" {
+std::int32_t torch_get_const_data_ptr(c10::TensorImpl** tensor, std::uint64_t* out) { return give(tensor, &c10::TensorImpl::data, out); }
+std::int32_t aoti_torch_get_storage_offset(c10::TensorImpl** tensor, std::int64_t* out) {
+  return give(tensor, &c10::TensorImpl::offset, out);
+}
+std::int32_t aoti_torch_get_storage_size(c10::TensorImpl** tensor, std::int64_t* out) {
+  return give(tensor, &c10::TensorImpl::storage_bytes, out);
+}
+std::int32_t aoti_torch_get_dtype(c10::TensorImpl** tensor, std::int32_t* out) { return give(tensor, &c10::TensorImpl::dtype, out); }
+std::int32_t aoti_torch_get_device_type(c10::TensorImpl** tensor, std::int32_t* out) {
+  return give(tensor, &c10::TensorImpl::device_type, out);
+}
+std::int32_t aoti_torch_get_device_index(c10::TensorImpl** tensor, std::int32_t* out) {
+  return give(tensor, &c10::TensorImpl::device_index, out);
+}
+}
 
 namespace c10d {
 
