@@ -149,14 +149,37 @@ for reentrant in (False, True):
     print(ours())
 """
 
+# A profiler is on in the forward, in the recompute, or in both: it counts what it counts without us, and what only one side
+# could watch is no difference. Python's random numbers differ each time.
+PROFILED = """
+import contextlib, random, sys, torch
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
+def body(x):
+    y = torch.tanh(x * 2).exp()
+    return torch.tanh(y * random.random()) if "--dirty" in sys.argv else torch.tanh(y)
+for reentrant in (False, True):
+    for parts in ((0,), (1,), (0, 1)):
+        counted = []
+        at = lambda part: profile(activities=[ProfilerActivity.CPU]) if part in parts else contextlib.nullcontext()
+        x = torch.ones(3, requires_grad=True)
+        with at(0) as seen:
+            y = checkpoint(body, x, use_reentrant=reentrant)
+        counted.append(seen)
+        with at(1) as seen:
+            y.sum().backward()
+        counted.append(seen)
+        print(reentrant, parts, [sorted((row.key, row.count) for row in seen.key_averages()) for seen in counted if seen])
+"""
+
 
 class Harmless(support.TorchTest):
     def not_observed(self, run):
         return run.read("check", "--replay", statuses=(0, 1))["checks"][0]["not_observed"]
 
-    def beside(self, script, name):
-        run = self.record(script, name=name, options=("--check-replay",))
-        plain = self.plain([sys.executable, self.folder / f"{name}.py"])
+    def beside(self, script, name, environment=None):
+        run = self.record(script, name=name, environment=environment, options=("--check-replay",))
+        plain = self.plain([sys.executable, self.folder / f"{name}.py"], environment)
         self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
         self.assert_sound(run)
         return run
@@ -178,6 +201,17 @@ class Harmless(support.TorchTest):
 
     def test_no_watch_stays_on_the_threads_stack(self):
         self.assertEqual(self.beside(MODES, "modes").stdout, "[]\n[]\n")
+
+    def test_a_profiler_counts_each_operator_once(self):
+        clean = self.beside(PROFILED, "profiled", {"KINETO_LOG_LEVEL": "99"})
+        self.assertIn("('aten::exp', 1)", clean.stdout)
+        self.assertNotIn("('aten::exp', 2)", clean.stdout)
+        self.assertEqual(clean.read("check", "--replay")["checks"][0]["findings"], [])
+        self.assertEqual(len([what for what in self.not_observed(clean) if "profiler" in what]), 1)
+        dirty = self.record(self.folder / "profiled.py", "--dirty", name="dirty", options=("--check-replay",))
+        findings = dirty.read("check", "--replay", statuses=(1,))["checks"][0]["findings"]
+        counts = {kind: sum(finding["count"] for finding in findings if finding["kind"] == kind) for kind in ("rng_external", "value")}
+        self.assertEqual(counts, {"rng_external": 6, "value": 6}, findings)
 
     def test_memory_that_torch_takes_for_us_is_stated_as_ours(self):
         script = """

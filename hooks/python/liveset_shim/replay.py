@@ -37,6 +37,7 @@ class Record:
         self.used = set()             # ids of the parameters that its operators read; None: nobody watched
         self.buffers = frozenset()    # addresses
         self.custom_contexts = False  # of a context_fn that we do not know: it may set what it likes
+        self.watched = False          # its operators were
         self.differs = False          # something was said
         self.replay = None            # the recompute that runs
 
@@ -77,6 +78,7 @@ class Recompute:
         self.inputs, self.operators, self.generators, self.outputs, self.slots, self.made = [], [], [], [], {}, {}
         self.used = set()
         self.count = 0                   # of values that it saved
+        self.watched = False
         self.whole = False               # it ran to its end
         self.stopped = False             # torch stopped it because all was made
 
@@ -94,6 +96,7 @@ class Replay:
         self.regions = 0
         self.patched = []
         self.mode_type = None
+        self.profiled = getattr(self.torch._C._autograd, "_profiler_enabled", lambda: False)
         self.ignored = {self.torch.ops.aten.detach.default, self.torch.ops.prim.device.default}
 
     # --- installing
@@ -173,13 +176,18 @@ class Replay:
         return found
 
     def _mode(self, of, hashing):
-        """A watch over the operators, already entered; None where the job compiles."""
+        """A watch over the operators, already entered; None where the job compiles, or has operators counted (each would be counted twice)."""
         dynamo = sys.modules.get("torch._dynamo.eval_frame")
         backends = getattr(dynamo, "cached_backends", None) or {}
         if any(callable(backend) for backend in backends.values()):  # torch's own use, to keep the compiler out, has none
             self.findings.cannot_see("operators of regions, in jobs that use torch.compile")
             of.used = None
             return None
+        if self.profiled():
+            self.findings.cannot_see("operators of regions, while a profiler of torch is on")
+            of.used = None
+            return None
+        of.watched = True
         self._leave_left()
         mode = self.mode_type(of, hashing)
         mode.__enter__()

@@ -95,7 +95,8 @@ def operator_name(operator):
 def _operators(record, replay, findings):
     """-> number of the operator from which on they differ, which was said; None. A recompute that torch stopped early has only to agree as
     far as it went."""
-    forward, again = record.operators, replay.operators
+    watched = record.watched and replay.watched  # else one of them is empty, or both
+    forward, again = (record.operators, replay.operators) if watched else ((), ())
     for number, (one, other) in enumerate(zip(forward, again)):
         if one[0] is not other[0]:
             return _say_operators(record, replay, findings, number)
