@@ -4,7 +4,7 @@ import json
 import sys
 import unittest
 
-from support import JOBS, TorchTest
+from support import JOBS, TorchTest, slots_readable
 
 JOB = JOBS / "engine.py"
 ENGINE = ("node_begin", "node_end")
@@ -109,6 +109,9 @@ class EngineTest(TorchTest):
         ran, events = self.recorded("checkpointed")
         self.assertEqual([entry[1:] for entry in ran], self.nodes(events))
         uses = [(event["name"], event["index"], event["scope"]) for event in events if event["kind"] == "use"]
+        if not slots_readable():
+            self.assertEqual(uses, [])
+            self.skipTest("this torch shows a slot only by running its hooks")
         # The region saves the product's two factors, then tanh's result, then exp's; the graph is walked from its end.
         self.assertEqual([index for _, index, _ in sorted(uses, key=lambda use: use[1])], [0, 1, 2, 3])
         self.assertEqual({name.split(".")[0] for name, _, _ in uses}, {"MmBackward0", "TanhBackward0", "ExpBackward0"})

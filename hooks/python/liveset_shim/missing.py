@@ -8,8 +8,8 @@ def points(context):
     torch = context.torch
     found = []
     if not context.saved_tensors_readable:
-        found.append("what saved-tensor hooks packed, and which nodes wait for what a checkpoint region makes again (torch before 2.14 "
-                     "shows a slot only by running its hooks)")
+        found.append("what was saved while saved-tensor hooks were on, and which nodes wait for what a checkpoint region makes again (torch "
+                     "before 2.14 shows a slot only by running its hooks)")
     checkpoint = sys.modules.get("torch.utils.checkpoint")
     frame = getattr(checkpoint, "_CheckpointFrame", None)
     if frame is None or not hasattr(checkpoint, "_checkpoint_hook"):
