@@ -57,7 +57,7 @@ bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool 
   constexpr std::uint64_t node_offset = 16;  // of the node in torch's THPCppFunction, behind the head of a Python object
   if (is_python) {
     keep_python_name(number, name);
-  } else if (sequence_place.open() && number >= 0) {
+  } else if (sequence_place.open()) {  // that of a leaf's node is ~0, and tells where it stands as well as any
     std::uint64_t node = 0;
     if (core::copy_memory(object + node_offset, &node, sizeof node) && node != 0) {
       sequence_place.learn(node, static_cast<std::uint64_t>(number));
