@@ -1,9 +1,10 @@
 """samples/torch_gradient_cache: equal to the kept graph with real dropout, to the exact demo without, and unequal without restored states."""
 import json
+import subprocess
 import sys
 import unittest
 
-from support import ACCEPTANCE, SOURCE, TorchTest
+from support import ACCEPTANCE, LIVESET, SOURCE, TorchTest
 
 sys.path.insert(0, str(SOURCE / "samples/torch_gradient_cache"))
 import cache  # noqa: E402
@@ -60,6 +61,29 @@ class GradientCacheTest(TorchTest):
                 self.assertEqual(start["classes"]["checkpoint_input"], 4 * 2 * 3 * 8)
                 self.assertEqual(start["classes"]["rng_state"], 4 * 5056 if restore == "on" else 0)
                 self.assertEqual(start["classes"]["unattributed"], 0)
+
+    def check(self, *arguments, status):
+        done = subprocess.run([LIVESET, "check", "--format", "json", *arguments], capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return json.loads(done.stdout)["checks"][0]
+
+    def test_a_random_state_that_is_not_restored_is_found_by_both_checks(self):
+        runs = {name: self.record(CACHE, *arguments, name=name, options=("--check-replay", "--fingerprint"))
+                for name, arguments in (("kept", ["--graph", "kept"]), ("on", ["--restore", "on"]), ("off", ["--restore", "off"]))}
+        for run in runs.values():
+            self.assertEqual((run.status, run.stderr), (0, ""))
+        clean = self.check("--replay", runs["on"].trace, status=0)
+        self.assertEqual((clean["findings"], clean["coverage"]["recomputes"]), ([], 4))
+        found = self.check("--replay", runs["off"].trace, status=1)["findings"]
+        self.assertEqual({(finding["kind"], finding["module"]) for finding in found},
+                         {("rng_before", ""), ("rng_after_step", ""), ("value", "Encoder.dropout")})
+        self.assertEqual({finding["region"] for finding in found}, {f"checkpoint:{number}" for number in range(4)})
+
+        # The loss, and the gradient and the update of each of the two weights; and the loss of the reference, in a step of its own.
+        clean = self.check("--equivalence", runs["kept"].trace, runs["on"].trace, status=0)
+        self.assertEqual((clean["coverage"]["compared"], clean["coverage"]["bitwise_equal"]), (6, 6))
+        found = self.check("--equivalence", runs["kept"].trace, runs["off"].trace, status=1)["findings"]
+        self.assertEqual((found[0]["kind"], found[0]["op"], found[0]["module"], found[0]["step"]), ("value", "gradient", "w1", 0))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import torch.nn as nn
 from support import SOURCE, FakeRecorder, load_shim
 from torch.utils.checkpoint import checkpoint
 
-PARAMETER, GRADIENT, OPTIMIZER_STATE, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION_GRADIENT, LOSS = 1, 2, 3, 5, 6, 10, 13
+PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER, CHECKPOINT_INPUT, RNG_STATE, ACTIVATION_GRADIENT, LOSS = 1, 2, 3, 4, 5, 6, 10, 13
 FORWARD, AFTER_FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = 1, 2, 3, 4, 5
 
 
@@ -125,6 +125,24 @@ class ShimTest(unittest.TestCase):
         again = told.index(region, 2)
         self.assertEqual(told[again - 2:again + 1], [("phase", BACKWARD), ("phase", RECOMPUTE), region])
         self.assertEqual(len(self.recorder.of("begin")), len(self.recorder.of("end")))
+
+    def test_a_model_that_only_a_region_calls(self):
+        """It is named and its tensors are stated as those of one that the job calls itself."""
+        self.install()
+        net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16))
+        frozen = net.frozen = nn.Parameter(torch.ones(3000), requires_grad=False)
+        for _ in range(2):
+            checkpoint(net, torch.ones(5, 8), use_reentrant=False).sum().backward()
+        begun = {event[1] for event in self.recorder.of("begin")}
+        inside = ("", ".Sequential", ".Sequential.0", ".Sequential.1")
+        self.assertEqual(begun, {f"checkpoint:{number}{path}" for number in range(2) for path in inside})
+        stated = {(kind, address): name for _, kind, _, address, _, name in self.recorder.of("storage")}
+        self.assertEqual(stated[PARAMETER, frozen.data_ptr()], "frozen")
+        self.assertEqual(stated[BUFFER, net[1].running_mean.data_ptr()], "1.running_mean")
+        self.assertEqual([event[1] for event in self.recorder.events if event[0] == "storage" and event[1] == BUFFER], [BUFFER] * 3)
+        scopes, = (part for part in self.shim._installed if isinstance(part, sys.modules["_liveset_shim.modules"].Modules))
+        self.assertEqual(scopes.models(), [net])
+        self.assertEqual(self.recorder.failures, [])
 
     def test_saved_tensors_that_cannot_be_read_as_they_are(self):
         """torch before 2.14: the same storages, read by unpacking, and nothing is run that the job did not run."""

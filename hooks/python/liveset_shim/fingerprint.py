@@ -122,10 +122,7 @@ class Fingerprint:
         """(number, name, parameter) of an optimizer, in the order in which their modules were first called."""
         wanted = {id(parameter): parameter for group in optimizer.param_groups for parameter in group["params"]}
         owners, names = {}, {}
-        for place in list(self.modules.roots.values()):
-            module = place.module()
-            if module is None:
-                continue
+        for module in self.modules.models():
             for prefix, inner in module.named_modules():
                 for own, parameter in inner._parameters.items():
                     if id(parameter) in wanted and id(parameter) not in names:

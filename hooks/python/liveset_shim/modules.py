@@ -31,6 +31,10 @@ def _nothing():
     return None
 
 
+def names_below(module):
+    return {id(child): (weakref.ref(child), qualified) for qualified, child in module.named_modules()}
+
+
 class Modules:
     def __init__(self, context):
         self.context = context
@@ -145,8 +149,7 @@ class Modules:
         inner = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
         name = type(inner).__name__
         scope = self.context.scope(0, SCOPE_MODULE, self.context.text(name))
-        names = {id(child): (weakref.ref(child), qualified) for qualified, child in module.named_modules()}
-        place = Place(scope, None, module, names, "", self._forgets(id(module), self.roots))
+        place = Place(scope, None, module, names_below(module), "", self._forgets(id(module), self.roots))
         # A root without parameters is a criterion or a transform: no forward of a model.
         place.changes_phase = next(module.parameters(), None) is not None
         self.roots[id(module)] = self.latest[id(module)] = place
@@ -163,9 +166,30 @@ class Modules:
             relative = qualified = type(module).__name__
         relative = relative or type(module).__name__
         scope = self.context.scope(top.scope, SCOPE_MODULE, self.context.text(relative))
-        place = Place(scope, top, module, top.names, qualified, self._forgets(id(module), top.children))
+        forgets = self._forgets(id(module), top.children)
+        if top.module_id == 0 and not top.names:  # a checkpoint region around a whole model
+            place = Place(scope, top, module, names_below(module), "", forgets)
+            before = self.latest.get(id(module))
+            if before is not None and before.module() is module:
+                place.first_parameter = before.first_parameter
+            if self.context.task_id() < 0:
+                self._state_tensors(place, module)
+        else:
+            place = Place(scope, top, module, top.names, qualified, forgets)
         top.children[id(module)] = self.latest[id(module)] = place
         return place
+
+    def models(self):
+        """The modules that no other module calls, be it in a checkpoint region."""
+        places = list(self.roots.values())
+        found = {}
+        for place in places:  # which grows
+            module = place.module()
+            if place.module_id == 0:
+                places += list(place.children.values())
+            elif module is not None:
+                found[id(module)] = module
+        return list(found.values())
 
     def _forgets(self, key, places):
         """What drops a module's place from `places` and from `latest` when the module is gone: models may come and go for ever."""
