@@ -8,6 +8,7 @@
 #include "viewer/ledger/block_finder.h"
 #include "viewer/ledger/classes.h"
 #include "viewer/ledger/lifetimes.h"
+#include "viewer/ledger/slot_names.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger {
@@ -123,7 +124,13 @@ class Residents {
 class Pass {
  public:
   Pass(const trace::TraceFile& file, PhysicalLedger& ledger, const AttributionOptions& options)
-      : file_(file), ledger_(ledger), options_(options), finder_(ledger.blocks), residents_(out_), lifetimes_(ledger, file.dictionary()) {
+      : file_(file),
+        ledger_(ledger),
+        options_(options),
+        finder_(ledger.blocks),
+        residents_(out_),
+        lifetimes_(ledger, file.dictionary()),
+        slots_(file.dictionary()) {
     // Programs that name values state releases; what autograd saves has no names.
     follows_values_ = ledger.releases != 0 && file.dictionary().values.size() > 1;
   }
@@ -134,6 +141,7 @@ class Pass {
   void scope(const trace::Columns& columns, std::uint32_t index, Kind kind);
   void statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
   void born(const trace::Columns& columns, std::uint64_t event);
+  BlockDetails* details_of(std::uint32_t ordinal);
   void detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides);
   std::uint32_t region_of(std::uint32_t scope) const;
   void still_alive(std::uint32_t region, std::uint64_t event);
@@ -149,11 +157,8 @@ class Pass {
   bool follows_values_ = false;
   std::uint32_t thread_ = 0;  // of the statement
   std::int64_t microbatch_ = -1;
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> graph_nodes_;  // by thread: String id of the node that its walk has come to
-  // By region (Scope id) and index: the node (String id) and the slot of it (String id) that wait for it. Of this step.
-  absl::flat_hash_map<std::pair<std::uint32_t, std::int64_t>, std::pair<std::uint32_t, std::uint32_t>> slots_;
+  SlotNames slots_;
   absl::flat_hash_map<std::uint32_t, std::vector<std::uint32_t>> dropped_;  // blocks, by region, of this step and not made again yet
-  absl::flat_hash_map<std::uint32_t, std::uint32_t> rounds_;                // by scope of a region: recomputes that ended in this step
   absl::flat_hash_map<std::uint32_t, std::pair<RetainedSet, absl::flat_hash_set<std::uint32_t>>> retained_;  // by thread
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
@@ -180,6 +185,7 @@ Result<Attribution> Pass::run() {
     }
   }
   lifetimes_.finish();
+  out_.details_left_out |= slots_.left_out() != 0;
   out_.retained.resize(ledger_.backwards.size());
   if (out_.python) settle_unnamed(ledger_, out_.python_since);
   return std::move(out_);
@@ -211,15 +217,17 @@ void Pass::chunk(const trace::Columns& columns) {
         lifetimes_.backward_begin();
         break;
       case Kind::backward_end: lifetimes_.backward_end(); break;
-      case Kind::graph_node: graph_nodes_[columns.thread[i]] = columns.name[at_.name]; break;
-      case Kind::node_begin: lifetimes_.node_begin(columns.name[at_.name]); break;
-      case Kind::node_end: lifetimes_.node_end(columns.name[at_.name]); break;
+      case Kind::attribute:
+        if (file_.dictionary().string(columns.name[at_.name]) == "checkpoint" && lifetimes_.region_is_forward(columns.scope[i]))
+          slots_.forward(columns.scope[i]);
+        break;
+      case Kind::graph_node: slots_.walk(columns.thread[i], columns.name[at_.name]); break;
+      case Kind::node_begin: lifetimes_.node_begin(columns.name[at_.name], columns.number[at_.number]); break;
+      case Kind::node_end: lifetimes_.node_end(columns.name[at_.name], columns.number[at_.number]); break;
       case Kind::step_begin:
       case Kind::step_end:
         microbatch_ = -1;
-        rounds_.clear();
         dropped_.clear();
-        slots_.clear();
         break;
       case Kind::microbatch_begin: microbatch_ = columns.number[at_.number]; break;
       default:
@@ -235,13 +243,12 @@ void Pass::scope(const trace::Columns& columns, std::uint32_t index, Kind kind) 
   const std::uint32_t id = columns.scope[index];
   const auto& scopes = file_.dictionary().scopes;
   if (id >= scopes.size() || scopes[id].kind != trace::ScopeKind::region) return;
-  if (kind == Kind::scope_begin) {
-    lifetimes_.region_begin(id);
-    if (static_cast<trace::Phase>(columns.phase[index] & 7U) == trace::Phase::recompute) still_alive(id, columns.first_event + index);
-  } else {
-    lifetimes_.region_end(id);
-    if (static_cast<trace::Phase>(columns.phase[index]) == trace::Phase::recompute) ++rounds_[id];
-  }
+  if (kind == Kind::scope_end) return lifetimes_.region_end(id);
+  lifetimes_.region_begin(id);
+  if (static_cast<trace::Phase>(columns.phase[index] & 7U) == trace::Phase::recompute)
+    still_alive(id, columns.first_event + index);
+  else
+    slots_.forward(id);
 }
 
 void Pass::born(const trace::Columns& columns, std::uint64_t event) {
@@ -251,13 +258,14 @@ void Pass::born(const trace::Columns& columns, std::uint64_t event) {
   if (options_.details_at == no_event || event > options_.details_at) return;
   const Block& block = *ledger_.blocks.find(ordinal);
   if (!block.live_after(options_.details_at)) return;
-  BlockDetails& details = out_.details[ordinal];
+  BlockDetails* const known = details_of(ordinal);
+  if (known == nullptr) return;
+  BlockDetails& details = *known;
   details.microbatch = microbatch_;
   details.born_node = lifetimes_.node();
   if (block.phase() != trace::Phase::recompute) return;
   details.region = lifetimes_.region();
-  const auto rounds = rounds_.find(details.region);
-  details.incarnation = 1 + (rounds == rounds_.end() ? 0 : rounds->second);
+  details.incarnation = lifetimes_.incarnation();
 }
 
 void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
@@ -270,9 +278,10 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const std::uint32_t string = columns.name[at_.name];
   if (follows_values_ && (kind == Kind::value_release || kind == Kind::value_drop) && value != 0)
     residents_.release(value, event, columns.time_ns[index]);
-  if (kind == Kind::value_use && value == 0 && options_.details_at != no_event && event <= options_.details_at)
-    slots_[{region_of(columns.scope[index]), trace::tensor_facts(columns.number[at_.number]).index}] = {graph_nodes_[columns.thread[index]],
-                                                                                                        string};
+  const bool names_slots = value == 0 && options_.details_at != no_event && event <= options_.details_at;
+  const std::int64_t slot = names_slots ? trace::tensor_facts(columns.number[at_.number]).index : trace::TensorFacts::no_index;
+  if (names_slots && kind == Kind::value_use) slots_.waits(columns.thread[index], region_of(columns.scope[index]), slot, string);
+  if (names_slots && kind == Kind::value_drop) slots_.saved(region_of(columns.scope[index]), slot, columns.scope[index]);
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;
@@ -311,22 +320,32 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
            decides);
 }
 
+BlockDetails* Pass::details_of(std::uint32_t ordinal) {
+  const auto found = out_.details.find(ordinal);
+  if (found != out_.details.end()) return &found->second;
+  if (out_.details.size() < Attribution::max_details) return &out_.details[ordinal];
+  out_.details_left_out = true;
+  return nullptr;
+}
+
 void Pass::detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides) {
-  BlockDetails& details = out_.details[ordinal];
+  BlockDetails* const known_details = details_of(ordinal);
+  if (known_details == nullptr) return;
+  BlockDetails& details = *known_details;
   const bool is_value = name.value != 0;
   if (decides) details.class_name = name.name;
-  if (name.kind == Kind::value_retain && !is_value && details.graph_slot == 0) {
-    details.graph_slot = name.name;
-    details.graph_node = graph_nodes_[thread_];
+  if (name.kind == Kind::value_retain && !is_value && !details.in_graph) {
+    details.in_graph = true;
+    details.slot_name = {slots_.node(thread_), name.name, details.slot_name.saved_in};
   }
   if (!is_value && name.kind != Kind::collective && details.dtype == trace::TensorFacts::no_dtype) details.dtype = facts.dtype;
   const bool of_region = !is_value && (name.kind == Kind::value_remake || name.kind == Kind::value_drop);
   if (of_region && details.slot == trace::TensorFacts::no_index) {
     details.slot = facts.index;
     details.region = region_of(scope);
-    const auto slot = slots_.find({details.region, facts.index});
-    if (slot != slots_.end() && details.graph_slot == 0) std::tie(details.graph_node, details.graph_slot) = slot->second;
   }
+  if (of_region && !details.in_graph && name.kind == Kind::value_remake)
+    slots_.again(region_of(scope), facts.index, name.name, details.slot_name);
   details.gathered |= name.memory_class == MemoryClass::parameter && file_.dictionary().string(name.name).starts_with("gathered:");
   if (name.value == 0 && name.name == 0) return;
   const bool known = std::any_of(details.names.begin(), details.names.end(),

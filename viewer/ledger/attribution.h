@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "viewer/ledger/physical.h"
+#include "viewer/ledger/slot_names.h"
 
 namespace liveset::ledger {
 
@@ -40,19 +41,19 @@ struct BlockDetails {
   static constexpr std::size_t max_names = 4;
   std::vector<BlockName> names;                      // the first few statements, each name once
   std::uint32_t class_name = 0;                      // String id: name in the statement that decided the class
-  std::uint32_t graph_node = 0;                      // String id: type of the first node that retains it
-  std::uint32_t graph_slot = 0;                      // String id: the slot of that node, "AddmmBackward0.mat1"
+  SlotName slot_name;                                // of the first node that retains it, or of the slot that was made again in it
+  bool in_graph = false;                             // a node retains it
   std::uint32_t born_node = 0;                       // String id: type of the node of a backward that ran at its birth
   std::uint32_t region = 0;                          // Scope id: of the checkpoint region that made it, took it in or gave it up
   int dtype = trace::TensorFacts::no_dtype;          // of the first tensor in it that a statement tells of
   std::int64_t slot = trace::TensorFacts::no_index;  // of that region
   std::int64_t microbatch = -1;                      // at its birth; -1: none was begun in its step
-  std::uint32_t incarnation = 0;                     // 0: made for the first time; 1, 2, ...: by that recompute of its region in its step
+  std::uint32_t incarnation = 0;                     // 0: made for the first time; 1, 2, ...: by that recompute of its region
   bool gathered = false;                             // a parameter that is whole only for a while (FSDP)
 };
 
 struct Attribution {
-  static constexpr std::size_t max_examples = 8;
+  static constexpr std::size_t max_examples = 8, max_details = 1'000'000;
 
   bool python = false;             // the trace has the Python source
   std::uint64_t python_since = 0;  // event before which it was silent
@@ -64,6 +65,7 @@ struct Attribution {
   std::vector<OverRetained> worst;                // by byte-seconds, falling
   std::vector<RetainedSet> retained;              // one for each of PhysicalLedger::backwards
   std::map<std::uint32_t, BlockDetails> details;  // by ordinal, of blocks that live after details_at
+  bool details_left_out = false;                  // there are more than max_details of them, or of slots
 };
 
 struct AttributionOptions {

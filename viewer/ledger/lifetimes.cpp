@@ -56,28 +56,23 @@ void Lifetimes::born(std::uint32_t ordinal) {
       thread.in_nodes.push_back(ordinal);
     else
       survive(ordinal);
-  } else if (thread.phase == Phase::recompute && !thread.regions.empty()) {
-    thread.in_regions.push_back(ordinal);
+  } else if (thread.phase == Phase::recompute && thread.regions.recompute() != nullptr) {
+    thread.in_recomputes.push_back(ordinal);
   } else if (is_closed(thread.phase) && (block(ordinal).freed() || thread.phase == Phase::recompute)) {
     if (block(ordinal).in_step()) thread.in_phase.push_back(ordinal);
   }
 }
 
-void Lifetimes::node_begin(std::uint32_t name) {
+void Lifetimes::node_begin(std::uint32_t name, std::int64_t number) {
   if (Backward* backward = backward_here(); backward != nullptr) backward->runs_nodes = true;
-  if (thread_->nodes.size() < max_depth) thread_->nodes.push_back({name, thread_->in_nodes.size()});
+  thread_->nodes.begin(node_key(name, number), {name, thread_->in_nodes.size()});
 }
 
-// A node that raised has no end of its own: the end of a node around it ends it too.
-void Lifetimes::node_end(std::uint32_t name) {
-  std::vector<Node>& nodes = thread_->nodes;
-  const auto found = std::find_if(nodes.rbegin(), nodes.rend(), [&](const Node& node) { return node.name == name; });
-  if (found == nodes.rend()) return;
-  for (auto left = found - nodes.rbegin() + 1; left > 0; --left) leave_node(*thread_);
+void Lifetimes::node_end(std::uint32_t name, std::int64_t number) {
+  thread_->nodes.end(node_key(name, number), [this](const Node& node) { leave_node(*thread_, node); });
 }
 
-void Lifetimes::leave_node(Thread& thread) {
-  const Node node = thread.nodes.back();
+void Lifetimes::leave_node(Thread& thread, const Node& node) {
   const bool accumulates = names_.string(node.name).ends_with("AccumulateGrad");
   for (std::size_t i = node.first_birth; i < thread.in_nodes.size(); ++i) {
     Block& block = this->block(thread.in_nodes[i]);
@@ -89,7 +84,6 @@ void Lifetimes::leave_node(Thread& thread) {
       survive(thread.in_nodes[i]);
   }
   thread.in_nodes.resize(node.first_birth);
-  thread.nodes.pop_back();
 }
 
 // A thread of the engine has no backward of its own: it works for the last one that began. Null: none is open.
@@ -114,7 +108,7 @@ void Lifetimes::backward_begin() {
 void Lifetimes::backward_end() {
   const auto own = std::find_if(backwards_.rbegin(), backwards_.rend(), [&](const Backward& b) { return b.thread == thread_id_; });
   if (own == backwards_.rend()) return;
-  while (!thread_->nodes.empty()) leave_node(*thread_);  // of those that raised
+  thread_->nodes.clear([this](const Node& node) { leave_node(*thread_, node); });  // of those that raised
   close(*own);
   backwards_.erase(std::next(own).base());
 }
@@ -130,27 +124,31 @@ void Lifetimes::close(Backward& backward) {
 }
 
 void Lifetimes::region_begin(std::uint32_t scope) {
-  if (thread_->regions.size() < max_depth) thread_->regions.push_back({scope, thread_->in_regions.size()});
+  if (auto* const region = thread_->regions.begin(rounds_, thread_id_, scope, thread_->phase); region != nullptr)
+    region->kept = thread_->in_recomputes.size();
 }
 
+bool Lifetimes::region_is_forward(std::uint32_t scope) {
+  const auto* const region = thread_->regions.is_forward(rounds_, scope);
+  return region != nullptr && !region->repeats;
+}
+
+// What a region made that ran forward inside of a recompute waits for the end of that.
 void Lifetimes::region_end(std::uint32_t scope) {
-  std::vector<Region>& regions = thread_->regions;
-  const auto found = std::find_if(regions.rbegin(), regions.rend(), [&](const Region& region) { return region.scope == scope; });
-  if (found == regions.rend()) return;
-  for (auto left = found - regions.rbegin() + 1; left > 0; --left) leave_region(*thread_);
+  thread_->regions.end(scope, [this](const OpenRegions<std::size_t>::Region& region) {
+    if (region.again()) leave_recompute(*thread_, region.kept);
+  });
 }
 
-void Lifetimes::leave_region(Thread& thread) {
-  const Region region = thread.regions.back();
-  for (std::size_t i = region.first_birth; i < thread.in_regions.size(); ++i) {
-    Block& block = this->block(thread.in_regions[i]);
+void Lifetimes::leave_recompute(Thread& thread, std::size_t first_birth) {
+  for (std::size_t i = first_birth; i < thread.in_recomputes.size(); ++i) {
+    Block& block = this->block(thread.in_recomputes[i]);
     if (block.death > event_)
       block.state(MemoryClass::recomputed_activation, Evidence::outlives_recompute);
     else if (!spans_failure(block))
       block.state(MemoryClass::temporary, Evidence::in_recompute);
   }
-  thread.in_regions.resize(region.first_birth);
-  thread.regions.pop_back();
+  thread.in_recomputes.resize(first_birth);
 }
 
 // The job was killed, or the recording stopped: what is open ends here.
@@ -159,7 +157,7 @@ void Lifetimes::finish() {
   for (auto& [id, thread] : threads_) {
     thread_ = thread.get();
     thread_id_ = id;
-    while (!thread->nodes.empty()) leave_node(*thread);
+    thread->nodes.clear([&](const Node& node) { leave_node(*thread, node); });
     if (thread->phase != Phase::recompute) end_phase(*thread);
   }
   for (Backward& backward : backwards_) {

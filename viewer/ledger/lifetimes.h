@@ -1,7 +1,7 @@
 // Evidence from when and where a block was born and freed, for blocks that no statement names.
 //
 // Every death is known from the first pass, so a block has to be looked at only once: when what it was born in ends. That is a node
-// of a backward (then blocks that outlive it wait for the end of the backward), a checkpoint region that recomputes, or a
+// of a backward (then blocks that outlive it wait for the end of the backward), the recompute of a checkpoint region, or a
 // forward, a loss, an optimizer step or a recompute without a region: the time for which a thread keeps that phase.
 // What is said here is weaker than statements: Block::state keeps the stronger.
 #pragma once
@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "viewer/ledger/open_scopes.h"
 #include "viewer/ledger/physical.h"
 
 namespace liveset::ledger {
@@ -26,34 +27,39 @@ class Lifetimes {
     if (phase != thread_->phase) change(phase);
   }
   void born(std::uint32_t ordinal);
-  void node_begin(std::uint32_t name);
-  void node_end(std::uint32_t name);
+  void node_begin(std::uint32_t name, std::int64_t number);
+  void node_end(std::uint32_t name, std::int64_t number);
   void backward_begin();
   void backward_end();
   void region_begin(std::uint32_t scope);
+  bool region_is_forward(std::uint32_t scope);  // inside of a recompute -> whether it repeats none
   void region_end(std::uint32_t scope);
   void finish();
 
   // Of the thread of the last event: String id of the node that runs, Scope id of the region that recomputes or runs; 0: none.
   std::uint32_t node() const { return thread_->nodes.empty() ? 0 : thread_->nodes.back().name; }
-  std::uint32_t region() const { return thread_->regions.empty() ? 0 : thread_->regions.back().scope; }
+  std::uint32_t region() const {
+    const auto* const recompute = thread_->regions.recompute();
+    return recompute != nullptr ? recompute->scope : thread_->regions.empty() ? 0 : thread_->regions.back().scope;
+  }
+  // Of what is made in the phase recompute.
+  std::uint32_t incarnation() const {
+    const auto* const recompute = thread_->regions.recompute();
+    return recompute != nullptr ? recompute->round : 1;
+  }
 
  private:
-  static constexpr std::size_t max_depth = 128, max_backwards = 64;  // beyond them nodes, regions and backwards are not told apart
+  static constexpr std::size_t max_backwards = 64;  // beyond them backwards are not told apart
 
   struct Node {
     std::uint32_t name = 0;
     std::size_t first_birth = 0;  // index into Thread::in_nodes
   };
-  struct Region {
-    std::uint32_t scope = 0;
-    std::size_t first_birth = 0;  // index into Thread::in_regions
-  };
   struct Thread {
     trace::Phase phase = trace::Phase::other;
-    std::vector<Node> nodes;
-    std::vector<Region> regions;
-    std::vector<std::uint32_t> in_nodes, in_regions, in_phase;  // ordinals that wait for an end
+    OpenStack<Node> nodes;
+    OpenRegions<std::size_t> regions;                              // index into in_recomputes of the first birth
+    std::vector<std::uint32_t> in_nodes, in_recomputes, in_phase;  // ordinals that wait for an end
   };
   struct Backward {
     std::uint32_t thread = 0;
@@ -64,8 +70,8 @@ class Lifetimes {
   void enter(std::uint32_t thread);
   void change(trace::Phase phase);
   void end_phase(Thread& thread);
-  void leave_node(Thread& thread);
-  void leave_region(Thread& thread);
+  void leave_node(Thread& thread, const Node& node);
+  void leave_recompute(Thread& thread, std::size_t first_birth);
   Backward* backward_here();
   void survive(std::uint32_t ordinal);
   void close(Backward& backward);
@@ -74,6 +80,7 @@ class Lifetimes {
 
   PhysicalLedger& ledger_;
   const trace::Dictionary& names_;
+  RegionRounds rounds_;
   absl::flat_hash_map<std::uint32_t, std::unique_ptr<Thread>> threads_;
   std::vector<Backward> backwards_;  // open ones
   Thread* thread_ = nullptr;         // of the last event

@@ -22,12 +22,13 @@ Result<Lineage> LineagePass::run() {
   for (ThreadState& thread : threads_) {
     settle(thread);
     end_by_phase(thread, last_event_, last_time_ns_);
-    for (OpenRegion& open : thread.open) {
-      if (open.round == nullptr) continue;
-      open.round->about.unfinished = true;
-      open.round->about.end = last_event_;
-      open.round->about.end_ns = last_time_ns_;
-      finish(*open.round);
+    for (std::size_t depth = 0; depth < thread.open.size(); ++depth) {
+      Round* const round = thread.open[depth].kept.round.get();
+      if (round == nullptr) continue;
+      round->about.unfinished = true;
+      round->about.end = last_event_;
+      round->about.end_ns = last_time_ns_;
+      finish(*round);
     }
   }
   for (auto& [key, work] : works_) finalize(*work);
@@ -113,6 +114,7 @@ Work* LineagePass::new_work(std::uint32_t thread, std::uint32_t scope, std::uint
   else
     finalize(*work);
   *work = {};
+  slot_names_.forward(scope);
   latest_[scope] = work.get();
   if (!options_.range.contains(event)) return work.get();
   if (out_.regions.size() >= Lineage::max_regions) {
@@ -141,81 +143,61 @@ void LineagePass::begin(const trace::Columns& columns, std::uint32_t index, std:
   ThreadState& thread = thread_at(columns, index);
   settle(thread);
   end_by_phase(thread, event, columns.time_ns[index]);
-  if (thread.open.size() >= max_open) return;
-  OpenRegion open;
-  open.scope = scope;
-  if (static_cast<trace::Phase>(columns.phase[index]) != trace::Phase::recompute) {
-    open.work = new_work(id, scope, event);
-  } else {
-    const auto own = works_.find(std::uint64_t{id} << 32 | scope);
-    Work* work = own != works_.end() ? own->second.get() : work_of(scope);
-    open.round = std::make_unique<Round>();
-    Round& round = *open.round;
-    round.work = work;
-    round.region = work != nullptr ? work->region : none;
-    round.scope = scope;
-    round.indexed = work != nullptr && !work->slots.empty();
-    round.about.thread = id;
-    round.about.inside = thread.rounds != 0;
-    round.about.begin = event;
-    round.about.begin_ns = columns.time_ns[index];
-    ++thread.rounds;
-    thread.listing = round.indexed ? nullptr : &round;
-  }
-  thread.open.push_back(std::move(open));
-}
-
-// Where `end` or a region that is made again takes a recompute away, the one around it goes on.
-static void close_round(ThreadState& thread) {
-  --thread.rounds;
-  thread.listing = nullptr;
-  for (auto open = thread.open.rbegin(); open != thread.open.rend(); ++open) {
-    if (open->round == nullptr) continue;
-    if (!open->round->indexed) thread.listing = open->round.get();
+  const bool inside = thread.open.recompute() != nullptr;
+  if (!inside) thread.made_inside.clear();
+  Regions::Region* const region = thread.open.begin(counter_, id, scope, static_cast<trace::Phase>(columns.phase[index]));
+  if (region == nullptr) return;
+  if (!region->again()) {
+    region->kept.work = new_work(id, scope, event);
     return;
   }
+  const auto own = works_.find(std::uint64_t{id} << 32 | scope);
+  Work* work = own != works_.end() ? own->second.get() : work_of(scope);
+  region->kept.round = std::make_unique<Round>();
+  Round& round = *region->kept.round;
+  round.work = work;
+  round.region = work != nullptr ? work->region : none;
+  round.scope = scope;
+  round.indexed = work != nullptr && !work->slots.empty();
+  round.about.number = region->round;
+  round.about.thread = id;
+  round.about.inside = inside;
+  round.about.begin = event;
+  round.about.begin_ns = columns.time_ns[index];
 }
 
 void LineagePass::end(const trace::Columns& columns, std::uint32_t index, std::uint64_t event) {
   const std::uint32_t scope = columns.scope[index];
   if (!is_region(scope)) return;
   ThreadState& thread = thread_at(columns, index);
-  std::size_t depth = thread.open.size();
-  for (std::size_t steps = 0;; ++steps) {
-    if (depth == 0 || steps == max_search) return;
-    if (thread.open[--depth].scope == scope) break;
-  }
-  settle(thread);
-  while (thread.open.size() > depth) {
-    OpenRegion open = std::move(thread.open.back());
-    thread.open.pop_back();
-    if (open.round != nullptr) {
-      open.round->about.end = event;
-      open.round->about.end_ns = columns.time_ns[index];
-      close_round(thread);
-      settle(thread);
-      thread.ended = std::move(open.round);
-    } else if (open.work != nullptr && open.work->region != none) {
-      out_.regions[open.work->region].forward_end = event;
-      out_.regions[open.work->region].forward_end_ns = columns.time_ns[index];
+  thread.open.end(scope, [&](Regions::Region&& region) {
+    settle(thread);
+    KeptOfRegion& kept = region.kept;
+    if (kept.round != nullptr) {
+      kept.round->about.end = event;
+      kept.round->about.end_ns = columns.time_ns[index];
+      thread.ended = std::move(kept.round);
+    } else if (kept.work != nullptr && kept.work->region != none) {
+      out_.regions[kept.work->region].forward_end = event;
+      out_.regions[kept.work->region].forward_end_ns = columns.time_ns[index];
     }
-  }
+  });
 }
 
 void LineagePass::attribute(ThreadState& thread, std::uint32_t scope, std::uint32_t name, std::uint32_t text) {
-  if (thread.open.empty() || thread.open.back().scope != scope) return;
-  OpenRegion& open = thread.open.back();
+  Regions::Region* const region = thread.open.at(scope);
+  if (region == nullptr) return;
+  KeptOfRegion& kept = region->kept;
   const std::string_view key = names_.string(name);
-  if (key == "recompute" && open.round != nullptr) {
-    open.round->about.outcome = text;
+  if (key == "recompute" && kept.round != nullptr) {
+    kept.round->about.outcome = text;
   } else if (key == "checkpoint") {
-    if (open.round != nullptr) {
-      // Its forward, inside the recompute of a region around it.
-      open.round.reset();
-      close_round(thread);
-    } else if (open.work != nullptr && open.work->region != none) {
-      out_.regions[open.work->region].about = text;
+    if (thread.open.is_forward(counter_, scope) != nullptr) {
+      const std::uint64_t event = kept.round->about.begin;
+      kept.round.reset();
+      if (!region->repeats) kept.work = new_work(region->thread, scope, event);
     }
+    if (kept.work != nullptr && kept.work->region != none) out_.regions[kept.work->region].about = text;
   }
 }
 
@@ -226,7 +208,7 @@ void LineagePass::statement(const trace::Columns& columns, std::uint32_t index, 
   const std::uint32_t scope = columns.scope[index], name = columns.name[at_.name];
   const trace::TensorFacts facts = trace::tensor_facts(columns.number[at_.number]);
   if (kind == Kind::value_use) {
-    if (is_region(scope)) use(scope, name, facts);
+    if (is_region(scope)) slot_names_.waits(columns.thread[index], scope, facts.index, name);
     return;
   }
   if ((kind == Kind::value_retain || kind == Kind::storage) && !is_region(scope)) return;
@@ -251,27 +233,18 @@ void LineagePass::drop(ThreadState& thread, std::uint32_t block, std::uint32_t s
     ++out_.stray_statements;
     return;
   }
-  Work* work = thread.open.back().work;
+  Work* work = thread.open.back().kept.work;
   if (work == nullptr || work->region == none) return;
-  work->drop(static_cast<std::uint32_t>(facts.index), {block, scope, 0, none, static_cast<std::int16_t>(facts.dtype)});
+  work->drop({block, scope, static_cast<std::uint32_t>(facts.index), none, static_cast<std::int16_t>(facts.dtype)});
   ++out_.regions[work->region].slots;
   ++out_.slots;
-}
-
-void LineagePass::use(std::uint32_t scope, std::uint32_t name, const trace::TensorFacts& facts) {
-  Work* work = work_of(scope);
-  if (work == nullptr || facts.index < 0) return;
-  const auto same = work->by_index.find(static_cast<std::uint32_t>(facts.index));
-  if (same != work->by_index.end()) same->second.name = name;
 }
 
 void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t scope, std::uint32_t name,
                          const trace::TensorFacts& facts) {
   Round* round = nullptr;
-  for (auto open = thread.open.rbegin(); open != thread.open.rend() && round == nullptr; ++open) {
-    if (open->scope == scope) round = open->round.get();
-    if (thread.open.rend() - open > static_cast<std::ptrdiff_t>(max_search)) break;
-  }
+  for (std::size_t depth = thread.open.size(); depth != 0 && round == nullptr; --depth)
+    if (thread.open[depth - 1].scope == scope) round = thread.open[depth - 1].kept.round.get();
   // Of a recompute that has just ended, too. A graph of nested backwards may be said without a region.
   const bool any = facts.index < 0 && !is_region(scope);
   if (round == nullptr && thread.ended != nullptr && (any || thread.ended->scope == scope)) round = thread.ended.get();
@@ -295,7 +268,7 @@ void LineagePass::remake(ThreadState& thread, std::uint32_t block, std::uint32_t
       round->last_slot = work.slots[round->last_slot].next;
     if (round->last_slot != none) {
       slot = work.slots[round->last_slot];
-      slot.name = same->second.name;
+      slot.name = slot_names_.find(scope, facts.index).slot;
     }
   }
   round->by_slot.emplace_back(block, slot);
@@ -323,11 +296,13 @@ void LineagePass::held(std::uint32_t block, std::uint32_t scope, std::uint32_t n
 
 void LineagePass::recompute_allocation(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal) {
   ThreadState& thread = thread_at(columns, index);
-  if (thread.listing != nullptr) {
-    thread.listing->made.emplace_back(ordinal, columns.scope[index]);
+  if (Regions::Region* const region = thread.open.recompute(); region != nullptr) {
+    Round& round = *region->kept.round;
+    if (!round.indexed) round.made.emplace_back(ordinal, columns.scope[index]);
+    if (round.about.inside && thread.made_inside.size() < max_made_inside) thread.made_inside.emplace_back(ordinal, region->round);
     return;
   }
-  if (thread.rounds != 0 || thread.nodes.empty() || thread.nodes.back().recomputed) return;
+  if (thread.nodes.empty() || thread.nodes.back().recomputed) return;
   if (thread.by_phase == nullptr) {
     const std::uint64_t event = columns.first_event + index;
     if (!options_.range.contains(event)) return;
@@ -350,9 +325,11 @@ void LineagePass::node(const trace::Columns& columns, std::uint32_t index, Kind 
   if (kind == Kind::backward_end) {
     thread.nodes.clear();
   } else if (kind == Kind::node_begin) {
-    if (thread.nodes.size() < max_open) thread.nodes.push_back({columns.name[at_.name], columns.number[at_.number]});
-  } else if (!thread.nodes.empty()) {
-    thread.nodes.pop_back();
+    const std::uint32_t name = columns.name[at_.name];
+    const std::int64_t number = columns.number[at_.number];
+    thread.nodes.begin(node_key(name, number), {name, number});
+  } else {
+    thread.nodes.end(node_key(columns.name[at_.name], columns.number[at_.number]));
   }
 }
 

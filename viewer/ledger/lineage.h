@@ -43,7 +43,7 @@ struct CheckpointRegion {
 
 struct RecomputeRound {
   std::uint32_t region = 0;                // index into Lineage::regions
-  std::uint32_t number = 1;                // of the region's rounds, from 1: the incarnation of what it made
+  std::uint32_t number = 1;                // of the region's rounds since its forward, from 1: the incarnation of what it made
   std::uint32_t thread = 0, outcome = 0;   // outcome: String id of what the job says of its end, as JSON text
   bool inside = false;                     // another recompute of its thread was open: its time contains this one's
   bool unfinished = false;                 // its end is not in the trace
@@ -57,6 +57,7 @@ struct RemadeValue {
   std::uint32_t original = no_block;   // ordinal of the block it replaces; no_block: not found
   std::uint32_t scope = 0;             // where the original was saved; matched by order: where it was made
   std::uint32_t slot = 0;              // String id "AddmmBackward0.mat1"; 0: not known
+  std::uint32_t incarnation = 1;       // the round's number; made by a recompute inside of that: of this one
   std::uint32_t slots = 0;             // of the region that share the block
   std::int16_t dtype = -1;
   Matched matched = Matched::none;
@@ -67,8 +68,9 @@ struct RemadeValue {
 
 // A block that a region gave up and that was alive when it was made again (or would have been).
 struct StillLive {
-  std::uint32_t region = 0, block = 0, scope = 0;
-  std::uint64_t read_until_ns = 0;  // the recomputes have put the same block into its slot: what they read, their input; 0: they have not
+  std::uint32_t region = 0, block = 0;
+  std::uint32_t scope = 0, slot = 0;  // where it was saved, and String id of the slot that waits for it; slot 0: not known
+  std::uint64_t read_until_ns = 0;    // the recomputes have put the same block into its slot: what they read, their input; 0: they have not
 };
 
 struct Lineage {

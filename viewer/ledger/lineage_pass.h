@@ -12,6 +12,8 @@
 #include "viewer/ledger/block_finder.h"
 #include "viewer/ledger/lineage.h"
 #include "viewer/ledger/lineage_order.h"
+#include "viewer/ledger/open_scopes.h"
+#include "viewer/ledger/slot_names.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger::lineage {
@@ -19,13 +21,14 @@ namespace liveset::ledger::lineage {
 inline constexpr std::uint32_t none = 0xffffffffU;
 
 struct Slot {
-  std::uint32_t original = no_block, scope = 0, name = 0, next = none;  // next: another of the same index
+  std::uint32_t original = no_block, scope = 0, index = 0, next = none;  // next: another of the same index
   std::int16_t dtype = -1;
+  std::uint32_t name = 0;  // of a slot that is made again
 };
 
 // The slots of one index: one, or the parts of a sparse tensor.
 struct SameIndex {
-  std::uint32_t first = none, last = none, name = 0;
+  std::uint32_t first = none, last = none;
 };
 
 // What is known of a region until the next step has one in its place.
@@ -37,9 +40,9 @@ struct Work {
   std::uint64_t first_round = no_event;
   absl::flat_hash_map<std::uint32_t, std::uint64_t> read_again;  // block that a slot of it has again: end of the last recompute
 
-  void drop(std::uint32_t index, const Slot& slot) {
+  void drop(const Slot& slot) {
     const auto place = static_cast<std::uint32_t>(slots.size());
-    SameIndex& same = by_index[index];
+    SameIndex& same = by_index[slot.index];
     (same.last == none ? same.first : slots[same.last].next) = place;
     same.last = place;
     slots.push_back(slot);
@@ -80,11 +83,11 @@ struct Round {
   std::size_t depth = 0;
 };
 
-struct OpenRegion {
-  std::uint32_t scope = 0;
+struct KeptOfRegion {
   Work* work = nullptr;          // of its forward; null: outside of the range, or made again by the recompute around it
   std::unique_ptr<Round> round;  // it is a recompute
 };
+using Regions = OpenRegions<KeptOfRegion>;
 
 struct OpenNode {
   std::uint32_t name = 0;
@@ -93,12 +96,14 @@ struct OpenNode {
 };
 
 struct ThreadState {
-  std::vector<OpenRegion> open;
-  std::vector<OpenNode> nodes;
+  Regions open;
+  OpenStack<OpenNode> nodes;
   std::unique_ptr<Round> ended, by_phase;
-  Round* listing = nullptr;  // the innermost open recompute whose blocks are listed
-  std::size_t rounds = 0;    // open recomputes
+  // Blocks made by a recompute inside of another one, and its number; of the outermost one that is open or has just ended.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> made_inside;
 };
+
+using Counts = absl::flat_hash_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t>;  // (scope, bytes)
 
 // Recomputes without a region in one microbatch: whose originals lie in the forward before the first of them.
 struct PhaseRound {
@@ -111,13 +116,13 @@ struct PhaseRound {
 class LineagePass {
  public:
   LineagePass(const trace::TraceFile& file, const PhysicalLedger& ledger, const LineageOptions& options)
-      : file_(file), names_(file.dictionary()), ledger_(ledger), options_(options), finder_(ledger.blocks) {
+      : file_(file), names_(file.dictionary()), ledger_(ledger), options_(options), finder_(ledger.blocks), slot_names_(names_) {
     threads_.resize(std::max<std::size_t>(names_.threads.size(), 1));
   }
   Result<Lineage> run();
 
  private:
-  static constexpr std::size_t max_open = 1024, max_search = 64, max_walked = 1'000'000;
+  static constexpr std::size_t max_walked = 1'000'000, max_made_inside = 4'000'000;
 
   void chunk(const trace::Columns& columns);
   void other(const trace::Columns& columns, std::uint32_t index, trace::Kind kind, std::uint64_t event);
@@ -127,7 +132,6 @@ class LineagePass {
   void statement(const trace::Columns& columns, std::uint32_t index, trace::Kind kind, std::uint64_t event);
   void drop(ThreadState& thread, std::uint32_t block, std::uint32_t scope, const trace::TensorFacts& facts);
   void remake(ThreadState& thread, std::uint32_t block, std::uint32_t scope, std::uint32_t name, const trace::TensorFacts& facts);
-  void use(std::uint32_t scope, std::uint32_t name, const trace::TensorFacts& facts);
   void held(std::uint32_t block, std::uint32_t scope, std::uint32_t name, trace::Kind kind, trace::MemoryClass memory_class);
   void recompute_allocation(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal);
   void node(const trace::Columns& columns, std::uint32_t index, trace::Kind kind, std::uint64_t event);
@@ -140,6 +144,7 @@ class LineagePass {
   std::uint32_t add_round(Round& round, std::uint32_t region);
   void by_position(const Round& round, std::uint32_t index);
   void by_order(Round& round, std::uint32_t index);
+  std::vector<WantedOriginal> remade_in_order(const Round& round, std::uint32_t index, std::uint32_t interval, Counts& counts);
   void phase_round(Round& round);
   void finalize(Work& work);
   void settle_phase_rounds();
@@ -160,6 +165,8 @@ class LineagePass {
   const LineageOptions& options_;
   Lineage out_;
   BlockFinder finder_;
+  RegionRounds counter_;
+  SlotNames slot_names_;
   trace::Positions at_;
   std::uint64_t next_ordinal_ = 0;
   std::vector<ThreadState> threads_;

@@ -41,6 +41,13 @@ RemadeValue* LineagePass::add_value(std::uint32_t round, std::uint32_t block) {
   RemadeValue& value = out_.values.emplace_back();
   value.round = round;
   value.block = block;
+  value.incarnation = about.number;
+  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& inside =
+      threads_[about.thread < threads_.size() ? about.thread : 0].made_inside;
+  if (!inside.empty()) {
+    const auto made = std::lower_bound(inside.begin(), inside.end(), std::pair(block, std::uint32_t{0}));
+    if (made != inside.end() && made->first == block) value.incarnation = made->second;
+  }
   return &value;
 }
 
@@ -50,7 +57,7 @@ void LineagePass::finish(Round& round) {
     return;
   }
   if (round.work->region == round.region) round.work->first_round = std::min(round.work->first_round, round.about.begin);
-  round.about.number = ++out_.regions[round.region].rounds;
+  ++out_.regions[round.region].rounds;
   const std::uint32_t index = add_round(round, round.region);
   if (index == none) return;
   if (!round.by_slot.empty() || round.indexed)
@@ -73,6 +80,10 @@ void LineagePass::by_position(const Round& round, std::uint32_t index) {
     if (const auto found = known.find(block); found != known.end()) {
       RemadeValue& value = out_.values[found->second];
       ++value.slots;
+      if (value.slot == 0 && slot.name != 0) {
+        value.slot = slot.name;
+        value.scope = slot.scope;
+      }
       if (value.original != slot.original && slot.original != no_block) {
         if (value.original == no_block)
           value.original = slot.original;
@@ -109,8 +120,6 @@ static std::vector<StatedAgain> remade_of(const Round& round, const BlockTable& 
   return remade;
 }
 
-using Counts = absl::flat_hash_map<std::pair<std::uint32_t, std::uint64_t>, std::uint32_t>;  // (scope, bytes)
-
 struct Placed {
   std::uint32_t block, scope, place;
 };
@@ -130,13 +139,12 @@ static void again(std::vector<RemadeValue>& values, std::uint32_t block, std::ui
   values.back().slot = name;
 }
 
-void LineagePass::by_order(Round& round, std::uint32_t index) {
-  Counts counts;
+// The values that a recompute made, and what is wanted of the forward for them. Without a region all of it is inferred.
+std::vector<WantedOriginal> LineagePass::remade_in_order(const Round& round, std::uint32_t index, std::uint32_t interval, Counts& counts) {
+  const bool inferred = round.region == none;
   const std::vector<Placed> made = placed(round, ledger_.blocks, counts);
-  const auto remade = remade_of(round, ledger_.blocks);
-  const CheckpointRegion& region = out_.regions[round.region];
-  const auto interval = static_cast<std::uint32_t>(intervals_.size());
-  bool wants = false;
+  const std::vector<StatedAgain> remade = remade_of(round, ledger_.blocks);
+  std::vector<WantedOriginal> wanted;
   auto next = made.begin();
   for (std::size_t i = 0; i < remade.size(); ++i) {
     const auto [block, name, dtype] = remade[i];
@@ -144,29 +152,41 @@ void LineagePass::by_order(Round& round, std::uint32_t index) {
       again(out_.values, block, name);
       continue;
     }
-    if (ledger_.blocks.find(block)->birth <= round.about.begin) {
+    while (next != made.end() && next->block < block) ++next;
+    const bool is_made = next != made.end() && next->block == block;
+    if (inferred ? !is_made : ledger_.blocks.find(block)->birth <= round.about.begin) {
       ++out_.reused_slots;
       continue;
     }
     RemadeValue* value = add_value(index, block);
     if (value == nullptr) break;
+    value->guess = inferred;
     value->slot = name;
     value->slots = name != 0;
     value->dtype = dtype;
-    while (next != made.end() && next->block < block) ++next;
-    if (next == made.end() || next->block != block || region.forward_end == no_event) continue;
-    wanted_.push_back({interval, next->scope, bytes(block), next->place, counts[{next->scope, bytes(block)}],
-                       static_cast<std::uint32_t>(out_.values.size() - 1)});
-    wants = true;
+    if (is_made)
+      wanted.push_back({interval, next->scope, bytes(block), next->place, 0, static_cast<std::uint32_t>(out_.values.size() - 1)});
   }
-  if (wants) intervals_.push_back({region.forward_begin, region.forward_end, region.thread, false});
+  return wanted;
+}
+
+void LineagePass::by_order(Round& round, std::uint32_t index) {
+  Counts counts;
+  const auto interval = static_cast<std::uint32_t>(intervals_.size());
+  const std::vector<WantedOriginal> wanted = remade_in_order(round, index, interval, counts);
+  const CheckpointRegion& region = out_.regions[round.region];
+  if (wanted.empty() || region.forward_end == no_event) return;
+  for (WantedOriginal one : wanted) {
+    one.made = counts[{one.scope, one.bytes}];
+    wanted_.push_back(one);
+  }
+  intervals_.push_back({region.forward_begin, region.forward_end, region.thread, false});
 }
 
 // ---- recomputes without a region
 
 void LineagePass::phase_round(Round& round) {
-  const auto remade = remade_of(round, ledger_.blocks);
-  if (remade.empty()) return;  // nothing of it outlives it: no backward is waiting for that
+  if (remade_of(round, ledger_.blocks).empty()) return;  // nothing of it outlives it: no backward is waiting for that
   if (inferred_.size() >= Lineage::max_regions) {
     ++out_.left_out;
     return;
@@ -204,28 +224,7 @@ void LineagePass::phase_round(Round& round) {
   waiting.interval = phase_interval_;
   waiting.sequence = round.sequence;
   Counts counts;
-  const std::vector<Placed> made = placed(round, ledger_.blocks, counts);
-  auto next = made.begin();
-  for (std::size_t i = 0; i < remade.size(); ++i) {
-    const auto [block, name, dtype] = remade[i];
-    if (i != 0 && remade[i - 1].block == block) {
-      again(out_.values, block, name);
-      continue;
-    }
-    while (next != made.end() && next->block < block) ++next;
-    if (next == made.end() || next->block != block) {
-      ++out_.reused_slots;
-      continue;
-    }
-    RemadeValue* value = add_value(index, block);
-    if (value == nullptr) break;
-    value->guess = true;
-    value->slot = name;
-    value->slots = name != 0;
-    value->dtype = dtype;
-    waiting.wanted.push_back(
-        {phase_interval_, next->scope, bytes(block), next->place, 0, static_cast<std::uint32_t>(out_.values.size() - 1)});
-  }
+  waiting.wanted = remade_in_order(round, index, phase_interval_, counts);
   waiting.made.assign(counts.begin(), counts.end());
   phase_rounds_.push_back(std::move(waiting));
 }
@@ -281,7 +280,8 @@ void LineagePass::finalize(Work& work) {
                                        [](const Backward& backward, std::uint64_t event) { return backward.event < event; });
     moment = next != ledger_.backwards.end() ? next->event : Block::none - 1;
   }
-  std::sort(work.slots.begin(), work.slots.end(), [](const Slot& a, const Slot& b) { return a.original < b.original; });
+  std::sort(work.slots.begin(), work.slots.end(),
+            [](const Slot& a, const Slot& b) { return std::pair(a.original, a.index) < std::pair(b.original, b.index); });
   for (std::size_t i = 0; i < work.slots.size(); ++i) {
     const Slot& slot = work.slots[i];
     if (i != 0 && work.slots[i - 1].original == slot.original) continue;
@@ -294,8 +294,13 @@ void LineagePass::finalize(Work& work) {
     }
     region.still_live_bytes += ledger_.blocks.bytes(block);
     const auto read = work.read_again.find(slot.original);
-    if (out_.still_live.size() < Lineage::max_still_live)
-      out_.still_live.push_back({work.region, slot.original, slot.scope, read != work.read_again.end() ? read->second : 0});
+    if (out_.still_live.size() >= Lineage::max_still_live) continue;
+    StillLive live{work.region, slot.original, slot.scope, 0, read != work.read_again.end() ? read->second : 0};
+    for (std::size_t same = i; live.slot == 0 && same < work.slots.size() && work.slots[same].original == slot.original; ++same) {
+      live.slot = slot_names_.find(region.scope, work.slots[same].index).slot;
+      if (live.slot != 0) live.scope = work.slots[same].scope;
+    }
+    out_.still_live.push_back(live);
   }
   work = {};
 }

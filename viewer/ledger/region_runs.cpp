@@ -17,13 +17,13 @@ void RegionRuns::visit(const trace::Event& event) {
   }
   const auto open = open_.find(event.thread);
   if (open == open_.end() || open->second.empty() || event.heap == 0) return;
-  if (HeapShare* const found = share(open->second.back(), event.heap); found != nullptr) found->bytes += event.size;
+  if (HeapShare* const found = share(open->second.back().kept, event.heap); found != nullptr) found->bytes += event.size;
 }
 
 void RegionRuns::remade(const trace::Event& event, std::uint32_t ordinal, const Block& block, std::uint64_t bytes) {
   const auto open = open_.find(event.thread);
   if (open == open_.end() || open->second.empty()) return;
-  RegionRun& run = open->second.back();
+  RegionRun& run = open->second.back().kept;
   if (block.birth < run.begin || !run.remade.insert(ordinal).second) return;
   if (HeapShare* const found = share(run, block.heap()); found != nullptr) found->remade_bytes += bytes;
 }
@@ -33,36 +33,28 @@ void RegionRuns::begin(const trace::Event& event) {
   if (kind == trace::ScopeKind::module) {
     const auto open = open_.find(event.thread);
     if (open != open_.end() && !open->second.empty() && names_.scopes[event.scope].parent == open->second.back().scope)
-      call(open->second.back(), event.scope);
+      call(open->second.back().kept, event.scope);
   } else if (kind == trace::ScopeKind::region) {
-    std::vector<RegionRun>& open = open_[event.thread];
-    if (open.size() >= max_open) return;
-    RegionRun run;
-    run.scope = event.scope;
-    run.thread = event.thread;
-    run.begin = event.index;
-    run.recompute = event.phase == trace::Phase::recompute;
-    open.push_back(std::move(run));
+    Open::Region* const region = open_[event.thread].begin(rounds_, event.thread, event.scope, event.phase);
+    if (region == nullptr) return;
+    region->kept.scope = event.scope;
+    region->kept.thread = event.thread;
+    region->kept.begin = event.index;
   }
 }
 
-// What an exception left without a word ends with what is around it.
 void RegionRuns::end(const trace::Event& event) {
-  const auto found = open_.find(event.thread);
-  if (found == open_.end()) return;
-  std::vector<RegionRun>& open = found->second;
-  const auto run = std::find_if(open.rbegin(), open.rend(), [&](const RegionRun& each) { return each.scope == event.scope; });
-  if (run == open.rend()) return;
-  const auto wanted = static_cast<std::size_t>(open.rend() - run) - 1;
-  while (open.size() > wanted) close(open, event.index);
+  const auto open = open_.find(event.thread);
+  if (open == open_.end()) return;
+  open->second.end(event.scope, [&](Open::Region&& region) { close(open->second, std::move(region), event.index); });
 }
 
-void RegionRuns::close(std::vector<RegionRun>& open, std::uint64_t event) {
-  RegionRun run = std::move(open.back());
-  open.pop_back();
+void RegionRuns::close(Open& open, Open::Region&& region, std::uint64_t event) {
+  RegionRun run = std::move(region.kept);
+  run.recompute = region.again();
   run.end = event;
   if (!open.empty()) {
-    RegionRun& outer = open.back();
+    RegionRun& outer = open.back().kept;
     for (const std::uint32_t module : run.modules) call(outer, module);
     for (const HeapShare& made : run.made) {
       HeapShare* const found = share(outer, made.heap);
@@ -76,14 +68,14 @@ void RegionRuns::close(std::vector<RegionRun>& open, std::uint64_t event) {
 
 void RegionRuns::attribute(const trace::Event& event) {
   const auto found = open_.find(event.thread);
-  if (found == open_.end() || found->second.empty() || found->second.back().scope != event.scope) return;
-  RegionRun& run = found->second.back();
+  Open::Region* const region = found == open_.end() ? nullptr : found->second.at(event.scope);
+  if (region == nullptr) return;
   const std::string_view key = names_.string(event.name);
-  if (key == "checkpoint" && run.about == 0) {
-    run.about = event.text;
-    run.recompute = false;
+  if (key == "checkpoint") {
+    if (region->kept.about == 0) region->kept.about = event.text;
+    found->second.is_forward(rounds_, event.scope);
   } else if (key == "recompute") {
-    run.outcome = event.text;
+    region->kept.outcome = event.text;
   }
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "viewer/ledger/block_table.h"
+#include "viewer/ledger/open_scopes.h"
 #include "viewer/trace/trace_file.h"
 
 namespace liveset::ledger {
@@ -35,24 +36,24 @@ struct RegionRun {
 
 class RegionRuns {
  public:
-  static constexpr std::size_t max_open = 4096;  // in one thread; deeper ones are not followed
-
   RegionRuns(const trace::Dictionary& names, std::function<void(const RegionRun&)> ended) : names_(names), ended_(std::move(ended)) {}
   void visit(const trace::Event& event);
   // A statement of this thread that the innermost region has made `block` again.
   void remade(const trace::Event& event, std::uint32_t ordinal, const Block& block, std::uint64_t bytes);
 
  private:
+  using Open = OpenRegions<RegionRun>;
   void begin(const trace::Event& event);
   void end(const trace::Event& event);
   void attribute(const trace::Event& event);
-  void close(std::vector<RegionRun>& open, std::uint64_t event);
+  void close(Open& open, Open::Region&& region, std::uint64_t event);
   static void call(RegionRun& run, std::uint32_t module);
   static HeapShare* share(RegionRun& run, std::uint32_t heap);
 
   const trace::Dictionary& names_;
   std::function<void(const RegionRun&)> ended_;
-  absl::flat_hash_map<std::uint32_t, std::vector<RegionRun>> open_;  // by thread
+  RegionRounds rounds_;
+  absl::flat_hash_map<std::uint32_t, Open> open_;  // by thread
 };
 
 }  // namespace liveset::ledger

@@ -3,13 +3,13 @@
 #include <absl/container/flat_hash_map.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "viewer/ledger/block_finder.h"
+#include "viewer/ledger/open_scopes.h"
+#include "viewer/ledger/retention_casts.h"
 #include "viewer/ledger/retention_list.h"
 #include "viewer/ledger/retention_walk.h"
 #include "viewer/trace/columns.h"
@@ -23,7 +23,7 @@ using trace::Phase;
 
 // A block that is followed until its free.
 struct Followed {
-  std::uint32_t slot = 0, region = 0;
+  std::uint32_t slot = 0, scope = 0, region = 0;       // scope: where it was saved, of what a region gave up
   std::uint32_t in_use = 0;                            // nodes that run now and have it in a slot
   std::uint32_t last_user = 0;                         // number of the last such node to end, in the order of all node begins
   bool read_again = false;                             // by the recompute of the region
@@ -31,16 +31,10 @@ struct Followed {
   std::uint64_t last_use_ns = 0, settled_ns = 0;
 };
 
-struct OpenNode {
-  std::uint32_t name = 0;
-  std::int64_t number = -1;
-};
-
 struct ThreadState {
-  std::unique_ptr<Walk> walking, walk;  // the one that is being said; the one whose backward runs
-  Walk* saying = nullptr;               // the one of the two that the next slots are of
-  std::vector<OpenNode> nodes;
-  std::vector<std::uint32_t> modules;  // scopes that are open
+  std::unique_ptr<Walk> walking, walk;     // the one that is being said; the one whose backward runs
+  Walk* saying = nullptr;                  // the one of the two that the next slots are of
+  OpenStack<std::uint32_t> nodes, scopes;  // String ids of their types; Scope ids
 };
 
 // Blocks freed one after the other, with nothing between.
@@ -50,16 +44,6 @@ struct Burst {
 };
 
 constexpr std::uint32_t many_at_once = 16;
-
-std::size_t item_bytes(int dtype) {
-  switch (dtype) {
-    case 5:
-    case 15: return 2;  // float16, bfloat16
-    case 6: return 4;
-    case 7: return 8;
-    default: return 0;  // casts between floating types are what is looked for
-  }
-}
 
 double by_bytes_and_time(const OverdueBlock& block) { return block.byte_seconds(); }
 double by_bytes(const OverdueBlock& block) { return static_cast<double>(block.bytes); }
@@ -74,21 +58,20 @@ class Pass {
   Result<Retention> run();
 
  private:
-  static constexpr std::size_t max_open = 1024;
+  static constexpr std::uint64_t max_again = 8'000'000;  // slots that recomputes have made again, of the last forward of each region
 
   void chunk(const trace::Columns& columns);
   void other(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
-  void scope(ThreadState& thread, std::uint32_t id, bool begins);
   void statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event);
   void retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t name, std::uint64_t size, const trace::TensorFacts& facts);
   void node(const trace::Columns& columns, std::uint32_t index, bool begins);
   void backward_end(ThreadState& thread, std::uint64_t time_ns);
   void freed(const trace::Columns& columns, std::uint32_t index, std::uint32_t ordinal);
   bool is_read(Followed& followed) const;
+  void made_again(std::uint32_t region, std::uint32_t index, std::uint32_t block);
   void forget(std::uint32_t scope);
   void end_burst();
   void add(std::uint32_t ordinal, const Followed& followed, std::uint64_t time_ns, OverdueBlock block);
-  void casts();
 
   const RemadeValue* find_remade(std::uint32_t block) const {
     const auto place = std::lower_bound(remade_.begin(), remade_.end(), block,
@@ -143,6 +126,7 @@ class Pass {
   std::vector<std::uint64_t> followed_bits_;  // by ordinal
   absl::flat_hash_map<std::uint32_t, Followed> followed_;
   absl::flat_hash_map<std::uint32_t, absl::flat_hash_map<std::uint32_t, std::uint32_t>> again_;  // region, slot -> block remade last
+  std::uint64_t again_slots_ = 0, again_left_out_ = 0;
   // The nodes that wait for a region's slots, since its last forward, and the blocks that its recomputes read.
   struct RegionUse {
     std::uint64_t last_end_ns = 0;
@@ -155,14 +139,7 @@ class Pass {
   Burst burst_;
   std::uint32_t node_begins_ = 0;
   std::uint64_t end_ns_ = 0;
-  // Of the walk that is being said.
-  struct Saved {
-    std::uint32_t scope, slot, block;
-    std::uint64_t elements;
-    std::int16_t dtype;
-  };
-  std::vector<Saved> saved_;
-  std::map<std::tuple<std::uint32_t, std::uint64_t, std::int16_t, std::int16_t>, TwoDtypes> casts_;
+  Casts casts_;
   std::vector<std::uint32_t> remade_;  // values, by block
   absl::flat_hash_map<std::string_view, std::uint32_t> texts_;
   OverdueList overdue_{by_bytes_and_time}, unused_{by_bytes};
@@ -177,6 +154,8 @@ Result<Retention> Pass::run() {
     Followed& followed = follow(live.block);
     if (followed.region != 0) continue;
     followed.region = live.region + 1;
+    followed.slot = live.slot;
+    followed.scope = live.scope;
     followed.used = true;
     followed.last_use_ns = std::max(region.forward_end_ns, live.read_until_ns);
     followed.read_again = live.read_until_ns != 0;
@@ -205,10 +184,8 @@ Result<Retention> Pass::run() {
   out_.unused = std::move(unused.largest);
   out_.overdue_groups = std::move(overdue.groups);
   out_.unused_groups = std::move(unused.groups);
-  out_.left_out = walks_.left_out;
-  for (const auto& [key, cast] : casts_) out_.two_dtypes.push_back(cast);
-  std::stable_sort(out_.two_dtypes.begin(), out_.two_dtypes.end(),
-                   [](const TwoDtypes& a, const TwoDtypes& b) { return a.bytes > b.bytes; });
+  out_.left_out = walks_.left_out + again_left_out_ + casts_.left_out();
+  out_.two_dtypes = casts_.take();
   std::vector<std::pair<std::uint32_t, MemoryClass>> stated(stated_.begin(), stated_.end());
   std::sort(stated.begin(), stated.end());
   out_.growth = find_growth(ledger_, options_.range, scopes_, stated);
@@ -247,11 +224,11 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
   ThreadState& thread = thread_at(columns, index);
   switch (kind) {
     case Kind::scope_begin:
-    case Kind::scope_end:
-      scope(thread, columns.scope[index], kind == Kind::scope_begin);
+      thread.scopes.begin(columns.scope[index], columns.scope[index]);
       // What an earlier forward of a region had made again is no longer what its slots stand for.
-      if (kind == Kind::scope_begin && static_cast<Phase>(columns.phase[index] & 7U) != Phase::recompute) forget(columns.scope[index]);
+      if (static_cast<Phase>(columns.phase[index] & 7U) != Phase::recompute) forget(columns.scope[index]);
       break;
+    case Kind::scope_end: thread.scopes.end(columns.scope[index]); break;
     case Kind::attribute:
       if ((!again_.empty() || !uses_.empty()) && names_.string(columns.name[at_.name]) == "checkpoint") forget(columns.scope[index]);
       break;
@@ -265,7 +242,7 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
       backward_end(thread, columns.time_ns[index]);
       thread.walk = std::move(thread.walking);
       thread.saying = nullptr;
-      casts();
+      casts_.end_of_walk();
       break;
     case Kind::backward_end: backward_end(thread, columns.time_ns[index]); break;
     case Kind::node_begin:
@@ -290,19 +267,6 @@ void Pass::other(const trace::Columns& columns, std::uint32_t index, Kind kind, 
   }
 }
 
-void Pass::scope(ThreadState& thread, std::uint32_t id, bool begins) {
-  if (begins) {
-    if (thread.modules.size() < max_open) thread.modules.push_back(id);
-    return;
-  }
-  // An end without a begin ends nothing.
-  for (std::size_t depth = thread.modules.size(), steps = 0; depth != 0 && steps < 64; --depth, ++steps) {
-    if (thread.modules[depth - 1] != id) continue;
-    thread.modules.resize(depth - 1);
-    return;
-  }
-}
-
 void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind kind, std::uint64_t event) {
   const std::uint64_t address = columns.address[at_.address];
   if (address == 0) return;
@@ -322,8 +286,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
       if (const Followed* followed = found(ordinal); followed != nullptr && followed->read_again) uses_[scope].inputs.push_back(ordinal);
     if (block.phase() != Phase::recompute || !is_made(block)) return;
     if (facts.index >= 0) {
-      again_[scope][WalkSlot::again(scope, facts.index).index()] = ordinal;
-      follow(ordinal).remade = true;
+      made_again(scope, WalkSlot::again(scope, facts.index).index(), ordinal);
     }
     return;
   }
@@ -335,6 +298,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
     // Given up by a region, and held by something that the job names: the graph, the next region.
     if (const auto followed = followed_.find(ordinal); followed != followed_.end() && followed->second.region != 0) {
       followed->second.region = 0;
+      followed->second.slot = 0;
       followed->second.read_again = false;
       followed->second.used = false;
     }
@@ -352,39 +316,8 @@ void Pass::retained(ThreadState& thread, std::uint32_t ordinal, std::uint32_t na
   }
   Followed& followed = follow(ordinal);
   if (followed.slot == 0) followed.slot = name;
-  const std::size_t item = item_bytes(facts.dtype);
-  if (item != 0 && thread.nodes.empty())
-    saved_.push_back({scopes_[ordinal], name, ordinal, (size != 0 ? size : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal))) / item,
-                      static_cast<std::int16_t>(facts.dtype)});
-}
-
-// Which of the storages that a walk named are casts of each other.
-void Pass::casts() {
-  std::sort(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) {
-    return std::tuple(a.scope, a.elements, a.dtype, a.block) < std::tuple(b.scope, b.elements, b.dtype, b.block);
-  });
-  saved_.erase(std::unique(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) { return a.block == b.block; }), saved_.end());
-  for (std::size_t begin = 0; begin < saved_.size();) {
-    std::size_t end = begin, middle = begin;  // middle: the first of another dtype
-    for (; end < saved_.size() && saved_[end].scope == saved_[begin].scope && saved_[end].elements == saved_[begin].elements; ++end)
-      if (saved_[end].dtype == saved_[begin].dtype) middle = end + 1;
-    const Saved &one = saved_[begin], &other = saved_[end - 1];
-    if (middle != end && one.elements > 1 && casts_.size() < Retention::max_two_dtypes) {
-      const std::uint64_t pairs = std::min(middle - begin, end - middle);
-      TwoDtypes& cast = casts_[{one.scope, one.elements, one.dtype, other.dtype}];
-      cast.scope = one.scope;
-      cast.elements = one.elements;
-      cast.slots[0] = one.slot;
-      cast.slots[1] = other.slot;
-      cast.dtypes[0] = one.dtype;
-      cast.dtypes[1] = other.dtype;
-      cast.blocks += static_cast<std::uint32_t>(pairs);
-      ++cast.times;
-      cast.bytes = std::max(cast.bytes, pairs * one.elements * (item_bytes(one.dtype) + item_bytes(other.dtype)));
-    }
-    begin = end;
-  }
-  saved_.clear();
+  if (thread.nodes.empty())
+    casts_.saved(scopes_[ordinal], name, ordinal, size != 0 ? size : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal)), facts.dtype);
 }
 
 void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins) {
@@ -392,11 +325,10 @@ void Pass::node(const trace::Columns& columns, std::uint32_t index, bool begins)
   const std::uint32_t name = columns.name[at_.name];
   const std::int64_t number = columns.number[at_.number];
   node_begins_ += begins;
-  if (begins) {
-    if (thread.nodes.size() < max_open) thread.nodes.push_back({name, number});
-  } else if (!thread.nodes.empty()) {
-    thread.nodes.pop_back();
-  }
+  if (begins)
+    thread.nodes.begin(node_key(name, number), name);
+  else
+    thread.nodes.end(node_key(name, number));
   if (number < 0) return;
   // A device's thread runs nodes for the thread that called backward.
   Walk* walk = thread.walk.get();
@@ -469,9 +401,25 @@ bool Pass::is_read(Followed& followed) const {
   return use->second.running != 0;
 }
 
+void Pass::made_again(std::uint32_t region, std::uint32_t index, std::uint32_t block) {
+  const auto [place, is_new] = again_[region].try_emplace(index, block);
+  place->second = block;
+  again_slots_ += is_new;
+  if (again_slots_ > max_again) {
+    again_[region].erase(index);
+    --again_slots_;
+    ++again_left_out_;
+    return;  // of a block whose users are not known nothing is said
+  }
+  follow(block).remade = true;
+}
+
 // The region runs forward again: its slots stand for nothing, and what it read before it reads no more.
 void Pass::forget(std::uint32_t scope) {
-  again_.erase(scope);
+  if (const auto again = again_.find(scope); again != again_.end()) {
+    again_slots_ -= again->second.size();
+    again_.erase(again);
+  }
   const auto use = uses_.find(scope);
   if (use == uses_.end()) return;
   for (const std::uint32_t ordinal : use->second.inputs)
@@ -491,10 +439,10 @@ void Pass::freed(const trace::Columns& columns, std::uint32_t index, std::uint32
   OverdueBlock block;
   if (!thread.nodes.empty()) {
     block.release = Release::in_node;
-    block.released_in = thread.nodes.back().name;
-  } else if (!thread.modules.empty()) {
+    block.released_in = thread.nodes.back();
+  } else if (!thread.scopes.empty()) {
     block.release = Release::in_module;
-    block.released_in = thread.modules.back();
+    block.released_in = thread.scopes.back();
   } else {
     block.release = Release::outside;
   }
@@ -505,11 +453,12 @@ void Pass::add(std::uint32_t ordinal, const Followed& followed, std::uint64_t ti
   block.block = ordinal;
   block.bytes = ledger_.blocks.bytes(*ledger_.blocks.find(ordinal));
   if (block.bytes < options_.min_bytes) return;
-  block.scope = scopes_[ordinal];
+  block.scope = followed.region != 0 && followed.scope != 0 ? followed.scope : scopes_[ordinal];
   block.slot = followed.slot;
   if (const RemadeValue* value = followed.remade ? find_remade(ordinal) : nullptr; value != nullptr) {
     if (value->scope != 0) block.scope = value->scope;
     block.slot = value->slot;
+    block.incarnation = value->incarnation;
   }
   block.slot = canonical(block.slot);
   if (block.release == Release::in_node) block.released_in = canonical(block.released_in);

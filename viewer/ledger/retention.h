@@ -25,12 +25,13 @@ enum class Release : std::uint8_t {
 };
 
 struct OverdueBlock {
-  std::uint32_t block = 0, scope = 0;  // where it was made; remade: where its original was saved
+  std::uint32_t block = 0, scope = 0;  // where it was made; remade or given up: where it, or its original, was saved
   std::uint32_t slot = 0;              // String id "AddmmBackward0.mat1"; 0: not known
   std::uint32_t region = 0;            // index into Lineage::regions + 1 of the region that gave it up; 0: none
   std::uint32_t holder = 0;            // String id: what the job says that holds it; 0: nothing
   std::uint32_t released_in = 0;       // in_node: String id of the node; in_module: scope
   std::uint32_t freed_at_once = 0;     // blocks freed in a row with it
+  std::uint32_t incarnation = 0;       // remade: by that recompute of its region; 0: it was not, or that is not known
   bool read_again = false;             // the region did not give it up: its recompute reads it
   bool remade = false, used = true;    // used = false: no node of a finished backward had it in a slot that ran
   Release release = Release::at_the_end;

@@ -31,10 +31,11 @@ class OverdueList {
   }
 
  private:
-  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool, bool, Release>;
+  using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t, bool, bool, Release>;
 
   void count(const OverdueBlock& block, std::uint32_t region) {
-    const Key key{block.scope, block.slot, block.holder, block.released_in, region, block.remade, block.read_again, block.release};
+    const Key key{block.scope, block.slot,   block.incarnation, block.holder, block.released_in,
+                  region,      block.remade, block.read_again,  block.release};
     auto found = places_.find(key);
     if (found == places_.end()) {
       if (groups_.size() >= Retention::max_groups) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "viewer/ledger/details.h"
+#include "viewer/ledger/slot_names.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"
 
@@ -15,11 +16,6 @@ namespace {
 using ledger::OverdueBlock;
 using ledger::Release;
 using nlohmann::ordered_json;
-
-std::string joined(const std::string& module, const std::string& slot) {
-  if (module.empty()) return slot.empty() ? "value" : slot;
-  return slot.empty() ? module : module + "/" + slot;
-}
 
 class Builder {
  public:
@@ -31,7 +27,8 @@ class Builder {
     figure.module = names_.module_path(block.scope);
     figure.slot = names_.string(block.slot);
     figure.kind = block.read_again ? "region_input" : block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
-    figure.name = joined(figure.module, figure.slot);
+    figure.name = ledger::incarnation_name(ledger::value_name(figure.module, figure.slot), block.incarnation);
+    figure.incarnation = block.incarnation;
     figure.step = ledger::step_at(physical_, physical_.blocks.find(block.block)->birth);
     figure.bytes = block.bytes;
     figure.held_ns = block.held_ns;
@@ -85,17 +82,12 @@ class Builder {
 };
 
 ordered_json leak_json(const LeakFigure& leak) {
-  return {{"name", leak.name},
-          {"module", leak.module},
-          {"slot", or_null(leak.slot)},
-          {"kind", leak.kind},
-          {"step", leak.step ? ordered_json(*leak.step) : ordered_json(nullptr)},
-          {"bytes", leak.bytes},
-          {"held_ns", leak.held_ns},
-          {"freed", leak.freed},
-          {"holder", or_null(leak.holder)},
-          {"guess", leak.guess},
-          {"evidence", leak.evidence},
+  return {{"name", leak.name},          {"module", leak.module},
+          {"slot", or_null(leak.slot)}, {"incarnation", leak.incarnation},
+          {"kind", leak.kind},          {"step", leak.step ? ordered_json(*leak.step) : ordered_json(nullptr)},
+          {"bytes", leak.bytes},        {"held_ns", leak.held_ns},
+          {"freed", leak.freed},        {"holder", or_null(leak.holder)},
+          {"guess", leak.guess},        {"evidence", leak.evidence},
           {"block", leak.block}};
 }
 

@@ -16,7 +16,7 @@ struct LeakFigure {
   std::string name, module, slot, kind;  // kind: "retained", "remade", "given_up" (by a checkpoint region), "region_input"
   std::optional<std::int64_t> step;      // in which it was made
   std::uint64_t bytes = 0, held_ns = 0;
-  std::uint32_t block = 0;
+  std::uint32_t block = 0, incarnation = 0;
   bool freed = true;
   std::string holder;    // "" when nothing tells
   bool guess = false;    // the holder is inferred from how the value went

@@ -97,17 +97,14 @@ std::string evidence_text(const trace::Dictionary& names, const LiveBlock& block
   return "";
 }
 
-// "AddmmBackward0.mat1" of the node AddmmBackward0 is its slot mat1. Where the walk named no node, what stands before the last dot is
-// it.
-std::pair<std::string, std::string> node_and_slot(const trace::Dictionary& names, const BlockDetails& details) {
-  const std::string slot(names.string(details.graph_slot));
-  std::string node(names.string(details.graph_node));
+std::pair<std::string, std::string> op_and_slot(const trace::Dictionary& names, const BlockDetails& details) {
+  const std::string_view slot_name = names.string(details.slot_name.slot);
   // What a selective checkpoint keeps is in no slot: "selective.aten.addmm.default".
   constexpr std::string_view kept = "selective.";
-  if (node == "selective" && slot.starts_with(kept)) return {slot.substr(kept.size()) + " (kept)", ""};
-  const std::size_t dot = slot.rfind('.');
-  if (node.empty() && dot != std::string::npos) node = slot.substr(0, dot);
-  return {node, dot == std::string::npos ? slot : slot.substr(dot + 1)};
+  if (names.string(details.slot_name.node) == "selective" && slot_name.starts_with(kept))
+    return {std::string(slot_name.substr(kept.size())) + " (kept)", ""};
+  const auto [node, slot] = ledger::node_and_slot(names, details.slot_name);
+  return {std::string(node), std::string(slot)};
 }
 
 // Of parameters that are whole for a while somewhere in the trace: what lives beside a whole one is a shard, at every moment.
@@ -121,7 +118,7 @@ std::set<std::string_view> sharded_names(const trace::Dictionary& names) {
 
 void tell(const trace::Dictionary& names, const BlockDetails& details, const std::set<std::string_view>& sharded, LiveBlock& block) {
   for (const ledger::BlockName& name : details.names) block.names.push_back(name_of(names, name));
-  std::tie(block.op, block.slot) = node_and_slot(names, details);
+  std::tie(block.op, block.slot) = op_and_slot(names, details);
   if (block.op.empty()) block.op = names.string(details.born_node);
   block.dtype = trace::dtype_name(details.dtype);
   if (details.region < names.scopes.size()) block.region = names.string(names.scopes[details.region].name);
@@ -161,6 +158,10 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
       const auto found = attribution.details.find(detail.ordinal);
       const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
       tell(names, more, sharded, block);
+      if (!block.slot.empty()) {
+        const std::string& module = more.slot_name.saved_in != 0 ? scopes.of(more.slot_name.saved_in).first : block.module;
+        block.name = ledger::incarnation_name(ledger::value_name(module, names.string(more.slot_name.slot)), more.incarnation);
+      }
       if (!block.scope_op.empty()) block.op = block.scope_op;
       if (detail.stack != 0) {
         const auto known_stack = stacks.find(detail.stack);

@@ -17,6 +17,7 @@ struct LiveBlock {
   trace::MemoryClass memory_class = trace::MemoryClass::none;
   bool guess = false;    // of the class
   std::string evidence;  // for the class: "graph: AddmmBackward0.mat1"
+  std::string name;      // "GPT.block/AddmmBackward0.mat1@1": of what autograd saves, as far as a slot is known; else empty
   std::string module;    // path of the module it was born in; empty: none
   std::string scope_op;  // the op that the program named, it was born in
   std::string op;        // scope_op, or the autograd node that retains it, or the node of a backward it was born in;

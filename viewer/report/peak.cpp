@@ -162,6 +162,8 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   Result<PeakFigure> moment = look();
   if (!moment) return moment.take_error();
   Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, {moment->event, options.progress});
+  if (attribution && attribution->details_left_out)
+    report.warnings.push_back("there are too many blocks or slots of regions: of some the names and the regions are not known");
   if (!attribution) return attribution.take_error();
   moment = look();
   if (!moment) return moment.take_error();
@@ -205,6 +207,7 @@ ordered_json block_json(const LiveBlock& block, bool with_category) {
                         {"birth_event", detail.birth},
                         {"birth_time_ns", detail.birth_time_ns},
                         {"phase", trace::phase_name(detail.phase)},
+                        {"name", or_null(block.name)},
                         {"module", or_null(block.module)},
                         {"op", or_null(block.op)},
                         {"slot", or_null(block.slot)},

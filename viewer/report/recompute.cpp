@@ -6,6 +6,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "viewer/ledger/slot_names.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"
 #include "viewer/trace/job_json.h"
@@ -101,9 +102,7 @@ void Builder::rounds() {
 }
 
 std::string Builder::base_name(const RemadeValue& value) const {
-  const std::string module = names_.module_path(value.scope);
-  const std::string slot(names_.string(value.slot));
-  return (module.empty() ? "" : module + "/") + (slot.empty() ? "value" : slot);
+  return ledger::value_name(names_.module_path(value.scope), names_.string(value.slot));
 }
 
 // Names repeat in a step (a module that is called twice, a node of each type): they are numbered in the order in which originals were made.
@@ -146,8 +145,8 @@ void Builder::values() {
     RemadeFigure& figure = report_.values.emplace_back();
     const bool known = value.original != ledger::no_block;
     figure.original = known ? originals_.at(value.original) : "";
-    figure.name = (known ? figure.original : base_name(value)) + "@" + std::to_string(round.number);
-    figure.incarnation = round.number;
+    figure.name = ledger::incarnation_name(known ? figure.original : base_name(value), value.incarnation);
+    figure.incarnation = value.incarnation;
     figure.module = names_.module_path(value.scope);
     figure.slot = names_.string(value.slot);
     figure.op = figure.slot.substr(0, figure.slot.find('.'));

@@ -336,8 +336,8 @@ TEST(Evidence, StatementsWithoutAValueOrAClassAreReadAsTheyAre) {
   EXPECT_THAT(job.of(3), Pair(MemoryClass::parameter, Evidence::storage));
   EXPECT_THAT(job.of(4), Pair(MemoryClass::temporary, Evidence::lifetime));
   EXPECT_EQ(job.found.orphans, 0U);
-  EXPECT_EQ(job.found.details.at(2).graph_node, node);
-  EXPECT_EQ(job.found.details.at(2).graph_slot, slot);
+  EXPECT_EQ(job.found.details.at(2).slot_name.node, node);
+  EXPECT_EQ(job.found.details.at(2).slot_name.slot, slot);
   EXPECT_EQ(job.found.details.at(2).dtype, proto::INT64);
   EXPECT_EQ(job.found.details.at(0).dtype, trace::TensorFacts::no_dtype);
   EXPECT_TRUE(job.found.details.at(3).gathered);
