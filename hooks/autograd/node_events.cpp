@@ -66,6 +66,10 @@ bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool 
   return sequence_place.open();
 }
 
+bool numbers_are_known() { return sequence_place.known(); }
+
+std::int64_t number_of(const void* node) { return sequence_place.read(node); }
+
 void backward_begins() { count_buckets_anew(); }
 
 void backward_ends() { judge_coverage(seen()); }

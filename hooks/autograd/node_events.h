@@ -16,6 +16,10 @@ void start(std::uint32_t (*heap_of)(int device_type, int device_index));
 // written in C++ should be said.
 bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python);
 
+// The number of a live node, once the place of numbers is known; else -1.
+bool numbers_are_known();
+std::int64_t number_of(const void* node);
+
 // Marks of a backward, by which buckets are counted and by which it is known what of torch cannot be seen.
 void backward_begins();
 void backward_ends();

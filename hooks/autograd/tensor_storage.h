@@ -40,10 +40,11 @@ class SlotPlace {
  public:
   // Returns whether more slots should be said. Only slots that hold a plain tensor with memory as it was saved.
   bool learn(std::uint64_t object, const TensorStorage& said);
-  void* tensor_in(void* object) const {
-    return known_ ? static_cast<void**>(static_cast<void**>(object)[first_word + candidate_ / inner_words]) + candidate_ % inner_words
-                  : nullptr;
-  }
+  bool known() const { return known_; }
+  // Only while known.
+  void* slot_in(void* object) const { return static_cast<void**>(object)[first_word + candidate_ / inner_words]; }
+  void* tensor_of(void* slot) const { return static_cast<void**>(slot) + candidate_ % inner_words; }
+  void* tensor_in(void* object) const { return known_ ? tensor_of(slot_in(object)) : nullptr; }
 
  private:
   static constexpr std::uint32_t first_word = 2, words = 5, inner_words = 4, enough = 8;

@@ -187,7 +187,7 @@ Object* make_native(const CPython& interpreter) {
   py = &interpreter;
   Object* functions = interpreter.new_dict();
   if (functions == nullptr) return nullptr;
-  const NativeFunctions all[] = {{methods, sizeof methods / sizeof *methods}, tensor_functions(), digest_functions()};
+  const NativeFunctions all[] = {{methods, sizeof methods / sizeof *methods}, tensor_functions(), graph_functions(), digest_functions()};
   for (const NativeFunctions& group : all) {
     for (std::uint32_t i = 0; i < group.count; ++i) {
       Object* function = interpreter.new_function(&group.first[i], nullptr, nullptr);

@@ -15,6 +15,8 @@ struct NativeFunctions {
 };
 // Of tensors and slots: what they are, in which memory (native_tensors.cpp).
 NativeFunctions tensor_functions();
+// Of graphs, which are walked past Python (native_graph.cpp); none where this torch or this interpreter lacks what they need.
+NativeFunctions graph_functions();
 // Of tensors' contents (native_digests.cpp).
 NativeFunctions digest_functions();
 

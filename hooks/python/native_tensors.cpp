@@ -1,4 +1,6 @@
 // Statements about tensors and the slots of autograd's nodes.
+#include "hooks/python/native_tensors.h"
+
 #include <cstdint>
 #include <initializer_list>
 
@@ -59,11 +61,6 @@ void* tensor_in(Object* const* values, std::intptr_t count, std::intptr_t place)
   return type == tensor_type || type == parameter_type ? tensor_place.tensor_in(values[place]) : nullptr;
 }
 
-// The same of a slot that holds a tensor as it was saved.
-void* tensor_in_slot(Object* const* values, std::intptr_t count, std::intptr_t place) {
-  return place < count && type_of(values[place]) == slot_type ? slot_place.tensor_in(values[place]) : nullptr;
-}
-
 bool is_parameter(const void* tensor) {
   void* object = object_place.object_of(tensor);
   if (object == nullptr) return false;
@@ -71,36 +68,43 @@ bool is_parameter(const void* tensor) {
   return type != tensor_type && (type == parameter_type || is_subtype(type, parameter_type) != 0);
 }
 
-// (memory class, tensor, name id, scope or 0) -> whether it was said
-Object* record_tensor(std::uint8_t kind, void* tensor, std::uint8_t memory_class, const Arguments& arguments) {
-  autograd::TensorStorage found;
-  if (!autograd::read_tensor(tensor, found)) return integer(0);
-  const std::uint32_t heap = c10_hook::heap_of(found.device_type, found.device_index);
-  if (heap == 0) return integer(0);
-  core::record_value(kind, 0, c10_hook::heap_holding(heap, found.address), found.address, found.bytes, arguments.id(2), memory_class,
-                     nullptr, 0, found.dtype + 1, arguments.id(3));
-  return integer(1);
+// False where it has no memory that the trace knows.
+bool read(void* tensor, std::uint8_t memory_class, Content& content) {
+  if (!autograd::read_tensor(tensor, content.storage)) return false;
+  content.heap = c10_hook::heap_of(content.storage.device_type, content.storage.device_index);
+  content.memory_class = memory_class;
+  return content.heap != 0;
 }
 
+void record(std::uint8_t kind, const Content& content, std::uint32_t name, std::uint32_t scope) {
+  const autograd::TensorStorage& storage = content.storage;
+  core::record_value(kind, 0, c10_hook::heap_holding(content.heap, storage.address), storage.address, storage.bytes, name,
+                     content.memory_class, nullptr, 0, storage.dtype + 1, scope);
+}
+
+// (memory class, tensor, name id, scope or 0) -> whether it was said
 Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   void* tensor = tensor_in(values, count, 1);
   if (tensor == nullptr) return integer(0);
   if (object_place.open()) object_place.learn(tensor, values[1]);
   const Arguments arguments(values, count);
-  return record_tensor(kind, tensor, static_cast<std::uint8_t>(arguments.number(0)), arguments);
+  Content content;
+  if (!read(tensor, static_cast<std::uint8_t>(arguments.number(0)), content)) return integer(0);
+  record(kind, content, arguments.id(2), arguments.id(3));
+  return integer(1);
 }
 
 Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_storage, values, count); }
 Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_retain, values, count); }
 
-// The same of the tensor that a node's slot holds as it was saved. That is a parameter, whatever the class says, if its object is one.
+// retain_slot(slot, name id) -> whether it was said; only of one that holds a tensor as it was saved
 Object* retain_slot(Object*, Object* const* values, std::intptr_t count) {
-  void* tensor = tensor_in_slot(values, count, 1);
-  // A slot may be empty.
-  if (tensor == nullptr || *static_cast<void**>(tensor) == nullptr) return integer(0);
   const Arguments arguments(values, count);
-  const std::uint64_t memory_class = is_parameter(tensor) ? std::uint64_t{channel::class_parameter} : arguments.number(0);
-  return record_tensor(channel::kind_retain, tensor, static_cast<std::uint8_t>(memory_class), arguments);
+  void* slot = count > 0 ? slot_in(values[0]) : nullptr;
+  Content content;
+  if (slot == nullptr || !read_slot(slot, content)) return integer(0);
+  say_retained(content, arguments.id(1));
+  return integer(1);
 }
 
 // learn_tensor(tensor, address, bytes, dtype + 1, device type, device index) -> whether more should be said
@@ -150,6 +154,19 @@ MethodDefinition methods[] = {
 };
 
 }  // namespace
+
+bool slots_are_known() { return slot_place.known(); }
+
+void* slot_in(Object* object) { return type_of(object) == slot_type && slot_place.known() ? slot_place.slot_in(object) : nullptr; }
+
+bool read_slot(void* slot, Content& content) {
+  void* tensor = slot_place.tensor_of(slot);
+  // A slot may be empty.
+  if (*static_cast<void**>(tensor) == nullptr) return false;
+  return read(tensor, is_parameter(tensor) ? channel::class_parameter : channel::class_activation, content);
+}
+
+void say_retained(const Content& content, std::uint32_t name) { record(channel::kind_retain, content, name, 0); }
 
 NativeFunctions tensor_functions() { return {methods, sizeof methods / sizeof *methods}; }
 

@@ -80,7 +80,7 @@ enum EventKind : std::uint8_t {
 };
 
 // Of proto MemoryClass.
-enum MemoryClass : std::uint8_t { class_parameter = 1, class_communication = 11, class_library = 15 };
+enum MemoryClass : std::uint8_t { class_parameter = 1, class_activation = 7, class_communication = 11, class_library = 15 };
 
 inline constexpr std::uint8_t kind_extended = 0x80;  // of block events: an Extension follows
 // The events that follow in this ring are of the thread stated; a ThreadName follows. Stamped when the thread asked for a ring; heap 1:

@@ -10,6 +10,50 @@ JOB = JOBS / "engine.py"
 ENGINE = ("node_begin", "node_end")
 
 
+# A node of Python's at the root and another inside; slots that are lists, undefined, of a parameter, packed by a hook of the job's,
+# and of a double; a leaf that is no parameter. Prints how many nodes of each graph the recorder has left to Python.
+GRAPHS = """
+import sys
+import torch
+import torch.nn as nn
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 2
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.linear = nn.Conv1d(2, 2, 3, bias=False), nn.Linear(6, 6)
+        self.scale = nn.Parameter(torch.ones(6))
+    def forward(self, x):
+        x = self.convolution(x)
+        x = torch.cat([x, Twice.apply(x.tanh())])
+        x = self.linear(x).sigmoid() * self.scale
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: (t.clone(), 1), lambda packed: packed[0]):
+            x = (x.exp() * x).double()
+        a, b = x.chunk(2)
+        return Twice.apply(((a * b).sin() + a * a).sum())
+
+model = Net()
+with torch.no_grad():
+    model.linear(torch.ones(6))
+graph = next(part for part in sys.modules["_liveset_shim"]._installed if type(part).__name__ == "Engine").graph
+left = []
+reach = graph._reach
+graph._reach = lambda roots: (found := reach(roots), left.append(len(found[0])))[0]
+for step in range(12):
+    torch.manual_seed(0)
+    model(torch.rand(2, 8, requires_grad=True).unsqueeze(0)).backward()
+print(int(graph.packed is not None), *left)
+"""
+
+
 class EngineTest(TorchTest):
     def recorded(self, case, sound=True):
         """-> (what the job's own hooks saw, the trace's events)"""
@@ -126,6 +170,31 @@ class EngineTest(TorchTest):
                 if event["kind"] == "keep" and not event["name"].startswith("AccumulateGrad")]
         self.assertEqual(collections.Counter(kept), collections.Counter(ran))
         self.assertGreater(len({dtype for _, _, _, dtype in kept}), 3)
+
+    def test_a_graph_is_stated_alike_by_whoever_walks_it(self):
+        """The first graphs are walked in Python, until the recorder knows where nodes have their edges and slots."""
+        run = self.record(GRAPHS)
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        self.assert_sound(run)
+        stated, node = [], None
+        for event in run.read("dump")["events"]:
+            if event["kind"] == "phase" and event["phase"] == "forward":
+                stated.append(collections.Counter())
+            elif event["kind"] == "graph_node":
+                node = event["name"]
+            elif event["kind"] == "keep" or event["kind"] == "offload":
+                stated[-1][event["kind"], node, event["name"], event["bytes"], event["class"], event.get("dtype")] += 1
+            elif event["kind"] == "backward_begin":
+                stated[-1]["nodes", event["number"]] += 1
+        stated = stated[-12:]
+        for one in stated[1:]:
+            self.assertEqual(one, stated[-1])
+        names = {key[2] for key in stated[-1] if len(key) > 2}
+        self.assertLessEqual({"TwiceBackward.saved_tensors", "TanhBackward0.result", "ConvolutionBackward0.input", "ExpBackward0.result"}, names)
+        if run.stdout.split()[0] == "0":  # a torch whose slots can be read as they are
+            by_python = [int(number) for number in run.stdout.split()[1:]]
+            self.assertEqual(by_python[1], by_python[0])
+            self.assertLess(by_python[-1], by_python[0] / 2)
 
     def test_the_job_is_as_without(self):
         for case in ("plain", "nested", "fails", "partial", "checkpointed"):

@@ -30,3 +30,11 @@ def data_address(tensor):
 def storage_address(tensor, storage):
     """Of a tensor's storage."""
     return _read_only(tensor) if is_shared(tensor) else storage.data_ptr()
+
+
+def _as_said(tensor):
+    return storage_address(tensor, tensor.untyped_storage())
+
+
+# Of the storage of a strided tensor that is exactly a torch.Tensor or Parameter, in one call; raises as data_ptr() does where there is none.
+plain_address = getattr(_bindings, "_data_address", None) or _as_said

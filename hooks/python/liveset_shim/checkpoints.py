@@ -229,6 +229,8 @@ class Checkpoints:
 
     def state_frames(self, read_node):
         """Says what the frames that came up since the last call hold. `read_node(node)`: tensors that an autograd node saved."""
+        if not self.frames and not self.met:
+            return
         frames, self.frames = self.frames, weakref.WeakSet()
         for frame in frames:
             try:

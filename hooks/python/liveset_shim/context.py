@@ -40,16 +40,6 @@ class ThreadState(threading.local):
         self.watches = []  # --check-replay: its modes that are over, but are still on the thread's stack
 
 
-class Addresses(set):
-    """Forgets all when there are too many: a job without an optimizer of torch's never asks."""
-    MOST = 1 << 17
-
-    def add(self, address):
-        if len(self) >= self.MOST:
-            self.clear()
-        set.add(self, address)
-
-
 class Context:
     def __init__(self, torch, native):
         self.torch = torch
@@ -66,7 +56,7 @@ class Context:
         self.on_step_over = None  # called when a step is over
         self.before_backward = None
         self.parameter_name = None  # of a distributed job: parameter -> string id
-        self.stated_gradients = Addresses()  # of gradients stated since the last optimizer step
+        self.stated_gradients = set()  # addresses of the storages of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)
         self._is_wrapper = _wrapper_test(torch)
         self._unwrap = _functorch_unwrap(torch)

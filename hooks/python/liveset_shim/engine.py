@@ -4,10 +4,12 @@ libraries that bypass both (Megatron) call, so a proxy that forwards everything 
 torch's own two functions allocate the first gradients (torch.autograd._make_grads) before they call the engine. These are
 part of the backward, so for them it begins one call earlier; the engine's proxy then only ends it.
 """
-from .addresses import data_address
+from .addresses import plain_address
 from .context import ACTIVATION_GRADIENT, BACKWARD, BACKWARD_BEGIN, BACKWARD_END, GRADIENT, LOSS_VALUE
 from .graph import Graph
 from .packed import PackedRanges
+
+MOST_STATED = 1 << 17  # a job without an optimizer of torch's never asks for them
 
 
 class Engine:
@@ -106,21 +108,28 @@ class Engine:
         context.phase(before if thread.stack else thread.base)
         try:
             with context.quiet():
-                for leaf in leaves:
-                    try:
-                        self._state_gradient(leaf)
-                    except Exception as error:
-                        context.failed(error)
+                self._state_gradients(leaves)
         finally:
             context.mark(BACKWARD_END, 0)
 
-    def _state_gradient(self, leaf):
+    def _state_gradients(self, leaves):
         context = self.context
-        gradient = leaf.grad if leaf.is_leaf else None
-        if gradient is not None:
-            context.state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(leaf))
-            if gradient.layout is context.torch.strided:
-                context.stated_gradients.add(data_address(gradient))
+        exact_types, named, stated = context._exact_types, context.parameter_name, context.stated_gradients
+        storage_tensor = context.storage_tensor
+        if len(stated) >= MOST_STATED:
+            stated.clear()
+        for leaf in leaves:
+            try:
+                gradient = leaf.grad if leaf.is_leaf else None
+                if gradient is None:
+                    continue
+                name = 0 if named is None else named(leaf)
+                if type(gradient) in exact_types and storage_tensor(GRADIENT, gradient, name):
+                    stated.add(plain_address(gradient))
+                else:
+                    context.state(GRADIENT, gradient, name)
+            except Exception as error:
+                context.failed(error)
 
     def before_run(self, *arguments, **keywords):
         """Of the engine's run_backward."""

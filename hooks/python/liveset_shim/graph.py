@@ -33,6 +33,11 @@ class Graph:
         self.saved_tensor = getattr(context.torch._C._autograd, "SavedTensor", None)
         self.learning_slots = packed is None  # whether the recorder still looks for the tensor in the object of a slot
         self.learning = True  # whether the engine's hook still looks for the place of the sequence numbers
+        # Of the recorder's own walk, which states nodes of the classes that it knows. Before 2.14 a slot cannot be told from a packed one.
+        native = packed is None
+        self.walk_graph, self.learn_edges, self.learn_class = (getattr(context, name, None) if native else None
+                                                               for name in ("walk_graph", "learn_edges", "learn_class"))
+        self.learns_edges = self.walk_graph is not None  # whether it still looks for the place of the edges
 
     def walk(self, roots, device=None):
         """States everything that the graph under these nodes retains. `device`: where its results are; what a hook packed is
@@ -46,15 +51,11 @@ class Graph:
         holder_type, slot_of, use_slot = getattr(sys.modules.get("torch.utils.checkpoint"), "_Holder", None), self.slot_of, context.use_slot
         learning, walked = self.learning, context.walked
         saved_tensor, retain_slot = self.saved_tensor, context.retain_slot
+        learn_class = None if self.learns_edges else self.learn_class
+        variable_name, storage_tensor = context.text("AccumulateGrad.variable"), context.storage_tensor
         leaves = []
-        nodes = list(roots)
-        seen = set(nodes)
-        while nodes:
-            node = nodes.pop()
-            for following, _ in node.next_functions:
-                if following is not None and following not in seen:
-                    seen.add(following)
-                    nodes.append(following)
+        nodes, count = self._reach(roots)
+        for node in nodes:
             kind = type(node)
             known = slots_of.get(kind)
             if known is None:
@@ -66,22 +67,32 @@ class Graph:
                 learning = walked(id(node), node._sequence_nr(), 0, 0)
             slots, has_variable, label = known
             if has_variable:
-                self._leaf(node, label, leaves)
+                try:
+                    variable = node.variable
+                    leaves.append(variable)
+                    if type(variable) is not Parameter or not storage_tensor(PARAMETER, variable, variable_name):
+                        self._leaf(variable, label, variable_name)
+                except Exception as error:
+                    context.failed(error)
             if not slots:
+                if learn_class is not None and not has_variable:
+                    learn_class(node, label)
                 continue
             if not readable:
                 self._unpack(node, known)
                 continue
             graph_node(label, node._sequence_nr())
+            plain = []
             try:
                 for read, name in slots:
                     saved = read(node)
                     if type(saved) is tuple:
                         for one in saved:
-                            if not retain_slot(ACTIVATION, one, name):
+                            if not retain_slot(one, name):
                                 self._slot(one.data, name, one, device)
                         continue
-                    if type(saved) is saved_tensor and retain_slot(ACTIVATION, saved, name):
+                    if type(saved) is saved_tensor and retain_slot(saved, name):
+                        plain += saved, name
                         continue
                     tensor = saved.data
                     if tensor is None:
@@ -99,12 +110,50 @@ class Graph:
                             use_slot(name, slot[1], slot[0])
                         continue
                     self._slot(tensor, name, saved, device)
+                if learn_class is not None and len(plain) == 2 * len(slots):
+                    learn_class(node, label, *plain)
             except Exception as error:
                 # An earlier backward may have freed this node, and no other: torch itself says so when its slots are read.
                 if not isinstance(error, RuntimeError) or error.__traceback__.tb_next is not None:
                     context.failed(error)
         self.learning = learning
-        return len(seen), leaves
+        return count, leaves
+
+    def _reach(self, roots):
+        """-> (the nodes under these that are still to be stated, number of all)"""
+        roots, written_here = list(roots), []
+        if self.walk_graph is not None and not self.learns_edges:
+            # It begins at nodes written in C++.
+            seen, written_in_c = set(roots), []
+            while roots:
+                node = roots.pop()
+                if not isinstance(node, self.python_node):
+                    written_in_c.append(node)
+                    continue
+                written_here.append(node)
+                for following, _ in node.next_functions:
+                    if following is not None and following not in seen:
+                        seen.add(following)
+                        roots.append(following)
+            nodes = []
+            count = self.walk_graph(nodes, *written_in_c)
+            if count:
+                met = set(nodes)
+                more = [node for node in written_here if node not in met]
+                return nodes + more, count + len(more)
+            roots = written_in_c + written_here
+        nodes, seen = roots, set(roots)
+        for node in nodes:
+            edges = node.next_functions
+            for following, _ in edges:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    nodes.append(following)
+            if self.learns_edges:
+                ends = [node, *(following for following, _ in edges)]
+                if not any(end is None or isinstance(end, self.python_node) for end in ends):
+                    self.learns_edges = bool(self.learn_edges(*ends))
+        return nodes, len(nodes)
 
     def _slots(self, kind):
         prefix = "_raw_saved_" if self.packed is None else "_saved_"
@@ -156,14 +205,11 @@ class Graph:
         memory_class = PARAMETER if isinstance(tensor, self.context.torch.nn.Parameter) else ACTIVATION
         self.context.state_retained(memory_class, tensor, name)
 
-    def _leaf(self, node, label, leaves):
+    def _leaf(self, variable, label, name):
         """A parameter is held anyway, and counts as retained only where a slot has saved it. A leaf that is no nn.Parameter may be an
         input that wants a gradient: that one the graph holds; an optimizer that has it as a parameter says so at its step."""
         context = self.context
         try:
-            variable = node.variable
-            leaves.append(variable)
-            name = context.text("AccumulateGrad.variable")
             if isinstance(variable, context.torch.nn.Parameter):
                 context.state(PARAMETER, variable, name)
             else:

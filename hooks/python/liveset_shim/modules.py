@@ -4,7 +4,7 @@ relative to the scope in which they are called, so that the path reads GPT.bs.0.
 import sys
 import weakref
 
-from .addresses import data_address
+from .addresses import data_address, plain_address
 from .context import BUFFER, FORWARD, LOSS, PARAMETER, SCOPE_MODULE, SCOPE_REGION
 
 
@@ -13,7 +13,7 @@ class Place:
     weak reference lives."""
 
     __slots__ = ("scope", "parent", "module", "module_id", "names", "qualified", "children", "changes_phase", "first_parameter",
-                 "__weakref__")
+                 "first_owner", "__weakref__")
 
     def __init__(self, scope, parent, module, names, qualified, gone=None):
         self.scope = scope
@@ -24,7 +24,8 @@ class Place:
         self.qualified = qualified  # name below that root
         self.children = {}          # {id(module) or region name: Place}
         self.changes_phase = False
-        self.first_parameter = None  # its address, when its storages were said last
+        self.first_parameter = None  # address of its storage, when the module's storages were said last
+        self.first_owner = None      # (weak reference to the module that has it, name there)
 
 
 def _nothing():
@@ -90,7 +91,7 @@ class Modules:
         is_compiling = self.is_compiling
         thread = self.thread
         failed = self.context.failed
-        begin, leave = self.context.scope_begin, self.leave
+        begin, end, leave = self.context.scope_begin, self.context.scope_end, self.leave
         enter_root, find_child = self.enter_root, self.find_child
 
         def before(module, arguments):
@@ -115,7 +116,10 @@ class Modules:
                 return
             try:
                 stack = thread.stack
-                if stack:
+                if len(stack) > 1 and stack[-1].module_id == id(module):
+                    stack.pop()
+                    end()
+                elif stack:
                     leave(stack, module)
             except Exception as error:
                 failed(error)
@@ -245,10 +249,10 @@ class Modules:
 
     def _state_tensors(self, place, module):
         """Says which storages are parameters and buffers: when the root is first seen, and again after they moved."""
-        first = next(module.parameters(), None)
+        first = self._first_parameter(place, module)
         with self.context.quiet():
             try:
-                address = -1 if first is None else data_address(first)
+                address = -1 if first is None else plain_address(first) if type(first) in self.context._exact_types else data_address(first)
             except (AttributeError, RuntimeError, NotImplementedError, ValueError):
                 address = -1  # sparse, lazy, or wrapped by torch.func
             if address == place.first_parameter:
@@ -260,3 +264,17 @@ class Modules:
                         self.context.state(memory_class, tensor, self.context.text(name))
                     except Exception as error:  # one that has no storage must not hide the others
                         self.context.failed(error)
+
+    def _first_parameter(self, place, module):
+        """Looked up where it was found before: this runs at every forward of a root."""
+        if place.first_owner is not None:
+            owner, name = place.first_owner
+            first = getattr(owner(), "_parameters", {}).get(name)
+            if first is not None:
+                return first
+        for owner in module.modules():
+            for name, first in owner._parameters.items():
+                if first is not None:
+                    place.first_owner = weakref.ref(owner), name
+                    return first
+        return None

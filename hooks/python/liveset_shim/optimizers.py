@@ -2,7 +2,7 @@
 import importlib
 import weakref
 
-from .addresses import data_address
+from .addresses import data_address, plain_address
 from .checkpoints import contents_of
 from .context import GRADIENT, OPTIMIZER, OPTIMIZER_STATE, OTHER, PARAMETER
 
@@ -54,8 +54,8 @@ class Optimizers:
         self.modules.drop_stale()
         thread.base = OPTIMIZER
         context.phase(OPTIMIZER)
-        state, Parameter, stated = context.state, context.torch.nn.Parameter, context.stated_gradients
-        strided = context.torch.strided
+        state, Parameter, stated, named = context.state, context.torch.nn.Parameter, context.stated_gradients, context.parameter_name
+        exact_types, strided = context._exact_types, context.torch.strided
         with context.quiet():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -64,8 +64,10 @@ class Optimizers:
                             state(PARAMETER, parameter)
                         if parameter.is_leaf:  # .grad of others warns
                             gradient = parameter.grad
-                            if gradient is not None and (gradient.layout is not strided or data_address(gradient) not in stated):
-                                state(GRADIENT, gradient, 0 if context.parameter_name is None else context.parameter_name(parameter))
+                            if gradient is None:
+                                continue
+                            if type(gradient) not in exact_types or gradient.layout is not strided or plain_address(gradient) not in stated:
+                                state(GRADIENT, gradient, 0 if named is None else named(parameter))
                     except Exception as error:
                         context.failed(error)
             stated.clear()
@@ -74,9 +76,17 @@ class Optimizers:
         context, thread = self.context, self.context.thread
         if context.tracing():
             return
+        known, exact_types = self.known_state, context._exact_types
         with context.quiet():
             for state in optimizer.state.values():
-                self._state_all(state)
+                try:
+                    for item in state.values() if type(state) is dict else (state,):
+                        # Most optimizers keep their tensors from step to step: one that is where it was needs no second statement.
+                        found = known.get(id(item))
+                        if found is None or found[0]() is not item or type(item) not in exact_types or plain_address(item) != found[1]:
+                            self._state_all((item,))
+                except Exception as error:
+                    context.failed(error)
         thread.base = OTHER
         # Inside backward the phase is what autograd says; elsewhere it is nothing special until the next forward.
         context.phase(OTHER)
@@ -96,10 +106,11 @@ class Optimizers:
                 self.context.failed(error)
 
     def _state_one(self, tensor):
-        """Most optimizers keep their tensors from step to step: one that is where it was needs no second statement."""
         known = self.known_state
+        address = 0
+        if tensor.layout is self.context.torch.strided:
+            address = plain_address(tensor) if type(tensor) in self.context._exact_types else data_address(tensor)
         found = known.get(id(tensor))
-        address = data_address(tensor) if tensor.layout is self.context.torch.strided else 0
         if found is not None and found[0]() is tensor and found[1] == address:
             return
         if len(known) & 1023 == 1023:

@@ -76,6 +76,7 @@ TEST(Numbers, ValueKindsAreThoseOfTheTrace) {
 
 TEST(Numbers, MemoryClassesAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::class_parameter}, proto::CLASS_PARAMETER);
+  EXPECT_EQ(int{channel::class_activation}, proto::CLASS_ACTIVATION);
   EXPECT_EQ(int{channel::class_communication}, proto::CLASS_COMMUNICATION);
   EXPECT_EQ(int{channel::class_library}, proto::CLASS_LIBRARY);
 }
