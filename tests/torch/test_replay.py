@@ -195,7 +195,7 @@ class Harmless(support.TorchTest):
         plain = self.plain([sys.executable, self.folder / "tracebacks.py"])
         self.assertEqual(run.stdout.count("ValueError: of the job"), 4)
         # But for the one that reads what torch says of a recompute: between the frames of a non-reentrant backward.
-        own = re.compile(r'  File "[^"]*liveset_shim/replay.py", line \d+, in unpack_hook\n.*\n(?: +\^+\n)?')
+        own = re.compile(r'  File "[^"]*liveset_shim/replay_frames.py", line \d+, in unpack_hook\n.*\n(?: +\^+\n)?')
         self.assertEqual(len(own.findall(run.stdout)), 1)
         self.assertEqual((run.status, own.sub("", run.stdout), run.stderr), (0, plain.stdout, plain.stderr))
 
