@@ -124,10 +124,12 @@ class Engine:
                 if gradient is None:
                     continue
                 name = 0 if named is None else named(leaf)
-                if type(gradient) in exact_types and storage_tensor(GRADIENT, gradient, name):
+                plain = type(gradient) in exact_types
+                if not plain or not storage_tensor(GRADIENT, gradient, name):
+                    context.say(context.storage, GRADIENT, gradient, name)
+                    plain = plain and gradient.layout is context.torch.strided
+                if plain:
                     stated.add(plain_address(gradient))
-                else:
-                    context.state(GRADIENT, gradient, name)
             except Exception as error:
                 context.failed(error)
 
