@@ -297,7 +297,7 @@ class Bounded(unittest.TestCase):
 
     def test_gradients_of_a_job_without_an_optimizer_are_not_remembered_for_ever(self):
         engine = sys.modules["_liveset_shim.engine"].Engine
-        stated = self.context.stated_gradients
+        torch, stated = self.context.torch, self.context.stated_gradients
         stated.update(range(1 << 18))
         leaf = torch.ones(3, requires_grad=True)
         leaf.sum().backward()
