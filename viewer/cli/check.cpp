@@ -18,7 +18,7 @@ namespace {
 
 struct Options {
   std::string trace, other;
-  bool equivalence = false, replay = false, distributed = false;
+  bool equivalence = false, replay = false, distributed = false, some_ranks = false;
   std::optional<std::int64_t> max_peak;
   std::size_t top = 20;
 };
@@ -100,7 +100,7 @@ Status run(const Options& options, Context& context) {
     checks.push_back(std::move(*check));
   }
   if (options.distributed) {
-    Result<std::vector<report::Check>> found = report::check_distributed(*files);
+    Result<std::vector<report::Check>> found = report::check_distributed(*files, options.some_ranks);
     if (!found) return found.take_error();
     std::move(found->begin(), found->end(), std::back_inserter(checks));
   }
@@ -121,9 +121,7 @@ Status run(const Options& options, Context& context) {
   if (!unread.empty()) checks.push_back(check_traces(unread));
   switch (context.format) {
     case Format::table: std::cout << report::check_text(checks, options.top, style_of(context)); break;
-    case Format::json:
-      std::cout << report::check_json(checks).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-      break;
+    case Format::json: print_json(report::check_json(checks)); break;
     default: std::cout << report::check_table(checks, table_format(context), style_of(context));
   }
   if (std::any_of(checks.begin(), checks.end(), [](const report::Check& check) { return !check.ok(); })) context.status = exit_difference;
@@ -151,9 +149,14 @@ void add_check(CLI::App& app, Context& context) {
                     "did two runs from the same state compute the same losses, gradients and parameters? Needs run --fingerprint of both");
   command->add_flag("--replay", options->replay,
                     "did each recompute of a checkpointed region do what its forward did? Needs run --check-replay");
-  command->add_flag("--distributed", options->distributed,
-                    "do all ranks recompute the same, do recomputes end before the reduction of their gradients, does no region lie across "
-                    "devices?");
+  CLI::Option* distributed =
+      command->add_flag("--distributed", options->distributed,
+                        "do all ranks recompute the same, do recomputes end before the reduction of their gradients, does no region lie "
+                        "across devices?");
+  command
+      ->add_flag("--some-ranks", options->some_ranks,
+                 "of --distributed: only some of the job's ranks are here (one node of several, say), and that is no finding")
+      ->needs(distributed);
   command
       ->add_option_function<std::string>(
           "--max-peak",
@@ -168,9 +171,7 @@ void add_check(CLI::App& app, Context& context) {
   command->add_option("--top", options->top, "how many findings of each check the text lists (default 20)")->option_text("N");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

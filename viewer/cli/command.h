@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,14 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::v
     throw CLI::ValidationError(name, "'" + text + "' is none of " + words);
   };
   return command.add_option_function<std::string>(name, choose, help)->option_text(words);
+}
+
+// What the command does once its words are known: `run(options, context)` gives a Status.
+template <class Options, class Run>
+void on_parse(CLI::App& command, const std::shared_ptr<Options>& options, Context& context, const Run& run) {
+  command.callback([options, &context, run] {
+    if (const Status status = run(*options, context); !status) context.fail(status.error());
+  });
 }
 
 }  // namespace liveset::cli

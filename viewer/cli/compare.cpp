@@ -97,9 +97,7 @@ void add_compare(CLI::App& app, Context& context) {
   command->add_flag("--held", options->held_only, "compare only what is held when backward begins");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

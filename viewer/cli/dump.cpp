@@ -80,9 +80,7 @@ void add_dump(CLI::App& app, Context& context) {
   command->get_option("TRACE")->description("a *.liveset file; of a run with several, exactly this one");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

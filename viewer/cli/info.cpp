@@ -18,7 +18,7 @@ Status run(const std::string& path, Context& context) {
   Result<trace::Facts> facts = trace::read_facts(path);
   if (!facts) return facts.take_error();
   if (context.format == Format::json) {
-    std::cout << report::info_json(*file, *facts).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    print_json(report::info_json(*file, *facts));
   } else if (context.format == Format::csv) {
     print_flat(report::info_json(*file, *facts));
   } else {
@@ -36,9 +36,7 @@ void add_info(CLI::App& app, Context& context) {
   command->add_option("TRACE", *path, "a *.liveset file; of a run with several, exactly this one")->required()->option_text(" ");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([path, &context] {
-    if (const Status status = run(*path, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, path, context, run);
 }
 
 }  // namespace liveset::cli

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
@@ -20,20 +19,17 @@ struct Options : ReadOptions {
 };
 
 Status run(const Options& options, Context& context) {
-  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);
-  if (!spec) return spec.take_error();
-  Result<trace::TraceFile> file = open_shown(options.trace);
-  if (!file) return file.take_error();
-  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
-  if (!range) return range.take_error();
+  const Result<Reading> reading = open_reading(options.trace, options.range);
+  if (!reading) return reading.error();
+  const trace::TraceFile& file = reading->file;
   Result<report::LeaksReport> report = [&] {
-    ProgressBar bar("reading " + file->path());
+    ProgressBar bar("reading " + file.path());
     report::LeaksOptions wanted;
-    wanted.range = *range;
+    wanted.range = reading->range;
     wanted.min_bytes = options.min_bytes;
     wanted.min_delay_ns = static_cast<std::uint64_t>(options.min_delay_ms * 1e6);
     wanted.progress = bar.callback();
-    return report::build_leaks(*file, wanted);
+    return report::build_leaks(file, wanted);
   }();
   if (!report) return report.take_error();
   const report::Style style = style_of(context);
@@ -41,11 +37,9 @@ Status run(const Options& options, Context& context) {
     case Format::table: std::cout << report::leaks_text(*report, options.top, style); break;
     case Format::md: std::cout << report::leaks_markdown(*report, style); break;
     case Format::csv: std::cout << report::leaks_csv(*report); break;
-    case Format::json:
-      std::cout << report::leaks_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-      break;
+    case Format::json: report::write_leaks_json(std::cout, *report); break;
   }
-  report_health(*file, context);
+  report_health(file, context);
   if (options.fail && !report->empty() && context.status == exit_ok) context.status = exit_difference;
   return Done{};
 }
@@ -54,6 +48,15 @@ Status run(const Options& options, Context& context) {
 
 void add_leaks(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("leaks", "what lives longer than backward needs it, and what every step leaves more of");
+  command->footer(
+      "  too long  from the end of the last node of backward that used the value until it was freed, or until the trace ends; the longest\n"
+      "  value     module, node of backward and slot that saved it; bytes are those of its storage, of the largest\n"
+      "  held by   what run --who-holds found; perhaps: a guess, by when and where the value was freed\n"
+      "  unused    values that were saved for nodes which backward never ran\n"
+      "  growth    blocks made in a step that outlive the next one, in each of the last steps\n"
+      "What waits for a stream (record_stream) is no leak, and is shown apart. csv and json list values one by one, and say of each "
+      "whether it\n"
+      "was saved by the graph (retained), made by a recompute (remade), given up by a checkpoint region or read by it (region_input).\n");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
   command->add_option("--min-bytes", options->min_bytes, "leave out smaller values (default 1024; growth is always listed)")
@@ -65,9 +68,7 @@ void add_leaks(CLI::App& app, Context& context) {
   command->add_flag("--fail", options->fail, "exit status 1 when something is listed");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

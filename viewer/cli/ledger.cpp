@@ -27,19 +27,16 @@ std::optional<std::uint64_t> parse_address(std::string_view text) {
 }
 
 Status run(const Options& options, Context& context) {
-  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);  // before the file: a typo costs no waiting
-  if (!spec) return spec.take_error();
   std::optional<std::uint64_t> address;
   if (!options.address.empty() && !(address = parse_address(options.address)))
     return Error{ErrorKind::usage, "", std::nullopt, "--at " + options.address + " is not an address", "0x7f12... or a decimal number"};
-  Result<trace::TraceFile> file = open_shown(options.trace);
-  if (!file) return file.take_error();
-  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
-  if (!range) return range.take_error();
-  Status status = address            ? print_address(*file, *range, *address, context)
-                  : options.physical ? print_physical_ledger(*file, *range, options.heap, context)
-                                     : print_logical_ledger(*file, *range, context);
-  if (status) report_health(*file, context);
+  const Result<Reading> reading = open_reading(options.trace, options.range);
+  if (!reading) return reading.error();
+  const trace::TraceFile& file = reading->file;
+  Status status = address            ? print_address(file, reading->range, *address, context)
+                  : options.physical ? print_physical_ledger(file, reading->range, options.heap, context)
+                                     : print_logical_ledger(file, reading->range, context);
+  if (status) report_health(file, context);
   return status;
 }
 
@@ -57,9 +54,7 @@ void add_ledger(CLI::App& app, Context& context) {
   command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")->option_text("NAME");
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

@@ -148,7 +148,7 @@ Status print_address(const trace::TraceFile& file, const ledger::Range& range, s
       entry["module"] = module.empty() ? ordered_json(nullptr) : ordered_json(module);
       json["blocks"].push_back(std::move(entry));
     }
-    std::cout << json.dump(1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+    print_json(json);
     return Done{};
   }
   report::Table table({{"born", true}, {"freed", true}, {"heap"}, {"bytes", true}, {"class"}, {"step", true}, {"in"}, {"module"}},

@@ -33,8 +33,6 @@ std::uint64_t parse_number(const std::string& option, const std::string& text) {
 bool no_ops(const report::PeakReport& report) { return report.by == report::GroupBy::op && !report.has_ops && !report.is_empty; }
 
 Status run(Options& options, Context& context) {
-  Result<ledger::RangeSpec> spec = ledger::parse_range(options.range_text());
-  if (!spec) return spec.take_error();
   if (!options.rules_file.empty()) {
     Result<report::Rules> rules = report::read_rules(options.rules_file);
     if (!rules) return rules.take_error();
@@ -44,17 +42,16 @@ Status run(Options& options, Context& context) {
     return Error{ErrorKind::usage, "", std::nullopt, "--by category needs --rules FILE, which says what the categories are",
                  R"({"rules": [{"category": "attention", "module": "*.attn*"}]})"};
   }
-  Result<trace::TraceFile> file = open_shown(options.trace);
-  if (!file) return file.take_error();
-  file->name_native_frames();
-  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
-  if (!range) return range.take_error();
+  Result<Reading> reading = open_reading(options.trace, options.range_text());
+  if (!reading) return reading.take_error();
+  trace::TraceFile& file = reading->file;
+  file.name_native_frames();
   report::PeakOptions wanted = options;
-  wanted.range = *range;
+  wanted.range = reading->range;
   Result<report::PeakReport> report = [&] {
-    ProgressBar bar("reading " + file->path());
+    ProgressBar bar("reading " + file.path());
     wanted.progress = bar.callback();
-    return report::build_peak(*file, wanted);
+    return report::build_peak(file, wanted);
   }();
   if (!report) return report.take_error();
   const report::Style style = style_of(context);
@@ -66,11 +63,9 @@ Status run(Options& options, Context& context) {
       break;
     case Format::md: std::cout << report::peak_markdown(*report, style); break;
     case Format::csv: std::cout << report::peak_csv(*report); break;
-    case Format::json:
-      std::cout << report::peak_report_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-      break;
+    case Format::json: print_json(report::peak_report_json(*report)); break;
   }
-  report_health(*file, context);
+  report_health(file, context);
   return Done{};
 }
 
@@ -104,13 +99,10 @@ void add_peak(CLI::App& app, Context& context) {
   command->add_option("--rules", options->rules_file, "your own categories, as JSON: the first rule that fits a block names its category")
       ->option_text("FILE");
   number("--top", options->top, "how many of the largest blocks to list")->option_text("N");
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  add_peak_options(*command, options->heap, options->counter);
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

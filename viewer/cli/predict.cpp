@@ -39,9 +39,7 @@ void add_predict(CLI::App& app, Context& context) {
   auto options = std::make_shared<ModelOptions>();
   add_model_options(*command, *options);
   add_output_options(*command, context);
-  command->callback([options, &context] {
-    if (Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

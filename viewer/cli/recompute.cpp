@@ -3,7 +3,6 @@
 
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
@@ -18,27 +17,22 @@ struct Options : ReadOptions {
 };
 
 Status run(const Options& options, Context& context) {
-  Result<ledger::RangeSpec> spec = ledger::parse_range(options.has_step ? "step:" + std::to_string(options.step) : options.range);
-  if (!spec) return spec.take_error();
-  Result<trace::TraceFile> file = open_shown(options.trace);
-  if (!file) return file.take_error();
-  Result<ledger::Range> range = ledger::resolve_range(*file, *spec);
-  if (!range) return range.take_error();
+  const Result<Reading> reading = open_reading(options.trace, options.has_step ? "step:" + std::to_string(options.step) : options.range);
+  if (!reading) return reading.error();
+  const trace::TraceFile& file = reading->file;
   Result<report::RecomputeReport> report = [&] {
-    ProgressBar bar("reading " + file->path());
-    return report::build_recompute(*file, {*range, context.format == Format::json, bar.callback()});
+    ProgressBar bar("reading " + file.path());
+    return report::build_recompute(file, {reading->range, context.format == Format::json, bar.callback()});
   }();
   if (!report) return report.take_error();
   const report::Style style = style_of(context);
   switch (context.format) {
     case Format::table: std::cout << report::recompute_text(*report, options.top, style); break;
     case Format::md: std::cout << report::recompute_markdown(*report, options.top, style); break;
-    case Format::csv: std::cout << report::recompute_csv(*report); break;
-    case Format::json:
-      std::cout << report::recompute_json(*report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-      break;
+    case Format::csv: report::write_recompute_csv(std::cout, *report); break;
+    case Format::json: report::write_recompute_json(std::cout, *report); break;
   }
-  report_health(*file, context);
+  report_health(file, context);
   return Done{};
 }
 
@@ -46,6 +40,18 @@ Status run(const Options& options, Context& context) {
 
 void add_recompute(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("recompute", "what checkpoint regions made again, from what, and at what price");
+  command->footer(
+      "  times     how often a region ran again\n"
+      "  held      what it kept for that: its inputs, random states, what a selective checkpoint keeps; ?: the job does not say\n"
+      "  not held  what its forward made for backward, gave up, and memory got back until it was made again\n"
+      "  remade    what the recomputes made again; extra ms: how long they took, by the host's clock\n"
+      "  end       early: stopped once the last value that backward needs was there; whole: ran to its end; -: not known\n"
+      "  original  the value of the forward that was made again: module, node of backward and slot that saved it, #2 the second of the "
+      "name\n"
+      "  again     1: made again for the first time\n"
+      "  by        position: by the number that the region gives what it saves; order: by size and order of what forward and recompute "
+      "made\n"
+      "Regions of one step are shown: the last that recomputed. csv lists the regions of all steps, json also every value.\n");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
   command
@@ -61,9 +67,7 @@ void add_recompute(CLI::App& app, Context& context) {
   command->add_option("--top", options->top, "how many regions, steps and values to list")->option_text("N")->check(CLI::NonNegativeNumber);
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = run(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, run);
 }
 
 }  // namespace liveset::cli

@@ -58,10 +58,7 @@ Status show_summary(const SummaryOptions& options, Context& context) {
     nlohmann::ordered_json json = report::summary_json(*summary);
     json["traces"] = nlohmann::ordered_json::array();
     for (const trace::TraceFile& each : *files) json["traces"].push_back(trace_json(each));
-    if (context.format == Format::json)
-      std::cout << json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
-    else
-      print_flat(json);
+    context.format == Format::json ? print_json(json) : print_flat(json);
   }
   for (const trace::TraceFile& each : *files) report_health(each, context);
   return Done{};
@@ -71,13 +68,10 @@ void add_summary(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("summary", "the peak, what it consists of, and whether the trace can be trusted");
   const auto options = std::make_shared<SummaryOptions>();
   add_read_options(*command, *options);
-  command->add_option("--heap", options->heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
-  command->add_option("--counter", options->counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  add_peak_options(*command, options->heap, options->counter);
   add_output_options(*command, context);
   add_strict_option(*command, context);
-  command->callback([options, &context] {
-    if (const Status status = show_summary(*options, context); !status) context.fail(status.error());
-  });
+  on_parse(*command, options, context, show_summary);
 }
 
 }  // namespace liveset::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "viewer/trace/columns.h"
 
@@ -66,6 +67,20 @@ Result<trace::TraceFile> open_shown(const std::string& path) {
   return std::move(files->front());
 }
 
+Result<Reading> open_reading(const std::string& path, const std::string& range) {
+  Result<ledger::RangeSpec> spec = ledger::parse_range(range);
+  if (!spec) return spec.take_error();
+  Result<trace::TraceFile> file = open_shown(path);
+  if (!file) return file.take_error();
+  Result<ledger::Range> resolved = ledger::resolve_range(*file, *spec);
+  if (!resolved) return resolved.take_error();
+  return Reading{std::move(*file), *resolved};
+}
+
+void print_json(const nlohmann::ordered_json& json) {
+  std::cout << json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
 void report_health(const trace::TraceFile& file, Context& context) {
   const trace::Health& health = file.health();
   if (!health.truncated && health.damaged_packets == 0) return;
@@ -113,6 +128,11 @@ void add_read_options(CLI::App& command, ReadOptions& options) {
       ->required()
       ->option_text(" ");
   command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")->option_text("RANGE");
+}
+
+void add_peak_options(CLI::App& command, std::string& heap, std::string& counter) {
+  command.add_option("--heap", heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
+  command.add_option("--counter", counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
 }
 
 }  // namespace liveset::cli

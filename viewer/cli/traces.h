@@ -1,6 +1,7 @@
 // What every command that reads traces shares: opening them, --range, --strict, and a progress bar.
 #pragma once
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,16 @@ namespace liveset::cli {
 Result<std::vector<trace::TraceFile>> open_run(const std::string& path, std::vector<Error>* unread = nullptr);
 // Only the one to show.
 Result<trace::TraceFile> open_shown(const std::string& path);
+
+// What --range names of the trace to show. A range that is none is an error before a file is read: a typo costs no waiting.
+struct Reading {
+  trace::TraceFile file;
+  ledger::Range range;
+};
+Result<Reading> open_reading(const std::string& path, const std::string& range);
+
+// With line feeds, as people and tools read it.
+void print_json(const nlohmann::ordered_json& json);
 
 // A trace that was read only in part: with --strict that is an error (exit 4), otherwise stderr says so. To be called
 // after the output was printed.
@@ -48,5 +59,7 @@ struct ReadOptions {
   std::string trace, range;
 };
 void add_read_options(CLI::App& command, ReadOptions& options);
+// Adds --heap and --counter: which peak.
+void add_peak_options(CLI::App& command, std::string& heap, std::string& counter);
 
 }  // namespace liveset::cli

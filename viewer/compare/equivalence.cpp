@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <unordered_set>
 
 #include "viewer/trace/columns.h"
 #include "viewer/trace/job_json.h"
@@ -231,7 +232,7 @@ Result<Fingerprint> read_fingerprint(const trace::TraceFile& file) {
   bool any = false;
   trace::Columns kinds;
   const trace::Dictionary& names = file.dictionary();
-  std::map<std::int64_t, std::uint64_t> rows;
+  std::unordered_set<std::uint32_t> texts;  // String ids
   for (std::size_t chunk = 0; chunk < file.chunks().size(); ++chunk) {
     if (const Status status = file.read_chunk(chunk, 0, kinds); !status) return status.error();
     const bool has = std::any_of(kinds.kind.begin(), kinds.kind.end(),
@@ -242,6 +243,7 @@ Result<Fingerprint> read_fingerprint(const trace::TraceFile& file) {
       const std::string_view key = names.string(event.name);
       if (key != "liveset.fingerprint" && key != "liveset.fingerprint.step") return true;
       any = true;
+      if (!texts.insert(event.text).second) return true;  // said before: the same tensor of the same step
       const json said = json::parse(names.string(event.text), nullptr, false);
       if (!said.is_object() || (key == "liveset.fingerprint" && found.tensors.size() >= most_tensors)) {
         ++found.left_out;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "viewer/ledger/path_names.h"
 #include "viewer/ledger/reductions.h"
+#include "viewer/trace/job_json.h"
 
 namespace liveset::ledger {
 namespace {
@@ -19,7 +21,8 @@ class Pass {
         ledger_(ledger),
         finder_(ledger.blocks),
         reductions_(names_, finder_, out_),
-        regions_(names_, [this](const RegionRun& run) { ended(run); }) {}
+        regions_(names_, [this](const RegionRun& run) { ended(run); }),
+        path_names_(names_) {}
 
   void visit(const trace::Event& event) {
     if (event.kind == Kind::step_begin) begin_step(event.number);
@@ -82,15 +85,15 @@ class Pass {
     if (scope < names_.scopes.size() && names_.scopes[scope].kind == trace::ScopeKind::module) called_.insert(scope);
   }
 
-  std::uint32_t intern(std::string path) {
-    const auto [place, is_new] = path_ids_.try_emplace(std::move(path), static_cast<std::uint32_t>(out_.paths.size()));
-    if (is_new) out_.paths.push_back(place->first);
+  std::uint32_t intern(std::string_view path) {
+    const auto [place, is_new] = path_ids_.try_emplace(path, static_cast<std::uint32_t>(out_.paths.size()));
+    if (is_new) out_.paths.emplace_back(path);
     return place->second;
   }
   std::uint32_t module_of(std::uint32_t scope) {
     const auto known = modules_.find(scope);
     if (known != modules_.end()) return known->second;
-    return modules_[scope] = intern(names_.module_path(scope));
+    return modules_[scope] = intern(path_names_.module(scope));
   }
 
   void remade(const trace::Event& event) {
@@ -101,7 +104,7 @@ class Pass {
   }
 
   void ended(const RegionRun& run) {
-    const std::uint32_t path = run.modules.empty() ? intern(names_.scope_path(run.scope)) : module_of(run.modules.front());
+    const std::uint32_t path = run.modules.empty() ? intern(path_names_.scope(run.scope)) : module_of(run.modules.front());
     policy(run, path);
     devices(run, path);
     if (run.recompute) reductions_.recomputed(run);
@@ -121,7 +124,13 @@ class Pass {
     RegionPolicy& region = now_.regions[place->second];
     if (region.about == 0) region.about = run.about;
     ++(run.recompute ? region.recomputes : region.forwards);
-    if (run.outcome != 0) region.early_stopped += names_.string(run.outcome).find("\"early_stopped\": true") != std::string_view::npos;
+    if (run.outcome != 0) region.early_stopped += stopped_early(run.outcome);
+  }
+
+  bool stopped_early(std::uint32_t outcome) {
+    const auto [place, is_new] = outcomes_.try_emplace(outcome);
+    if (is_new) place->second = trace::flag_in(trace::object_in(names_.string(outcome)), "early_stopped").value_or(false);
+    return place->second;
   }
 
   void devices(const RegionRun& run, std::uint32_t path) {
@@ -167,7 +176,9 @@ class Pass {
   std::map<std::vector<std::uint32_t>, std::size_t> device_places_;  // index into out_.devices
   absl::flat_hash_map<std::uint32_t, std::uint32_t> about_;          // scope of a region -> what its last forward said
   absl::flat_hash_map<std::uint32_t, std::uint32_t> modules_;        // scope -> path
-  std::map<std::string, std::uint32_t> path_ids_;
+  absl::flat_hash_map<std::uint32_t, bool> outcomes_;                // String id of what is said at a recompute's end -> stopped early
+  PathNames path_names_;
+  absl::flat_hash_map<std::string_view, std::uint32_t> path_ids_;  // kept by path_names_
   std::int64_t step_ = -1;
   std::size_t entries_ = 0;
   bool has_step_ = false, optimized_ = false;

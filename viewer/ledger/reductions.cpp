@@ -1,30 +1,23 @@
 #include "viewer/ledger/reductions.h"
 
-#include <algorithm>
 #include <string_view>
+
+#include "viewer/trace/job_json.h"
 
 namespace liveset::ledger {
 namespace {
 
 using trace::Kind;
 
-// The strings of {"bucket": 3, "parameters": ["a", "b"]}, which the job's hooks wrote. Names of parameters have no escapes; what has is
-// no name that a gradient carries, and joins nothing.
+// {"bucket": 3, "parameters": ["a", "b"]}, as the job's hooks wrote it.
 bool read_bucket(std::string_view text, std::int64_t& number, std::vector<std::string>& parameters) {
-  constexpr std::string_view head = "{\"bucket\": ", middle = ", \"parameters\": [";
-  if (text.substr(0, head.size()) != head) return false;
-  text.remove_prefix(head.size());
-  number = 0;
-  std::size_t digits = 0;
-  while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9' && digits < 9) number = 10 * number + (text[digits++] - '0');
-  if (digits == 0 || text.substr(digits, middle.size()) != middle) return false;
-  text.remove_prefix(digits + middle.size());
-  while (!text.empty() && text.front() == '"') {
-    const std::size_t end = text.find('"', 1);
-    if (end == std::string_view::npos) return false;
-    parameters.emplace_back(text.substr(1, end - 1));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (text.substr(0, 2) == ", ") text.remove_prefix(2);
+  const nlohmann::ordered_json json = trace::object_in(text);
+  const auto bucket = json.find("bucket"), list = json.find("parameters");
+  if (bucket == json.end() || !bucket->is_number_unsigned() || *bucket > std::uint64_t{INT32_MAX}) return false;
+  if (list == json.end() || !list->is_array()) return false;
+  number = bucket->get<std::int64_t>();
+  for (const nlohmann::ordered_json& each : *list) {
+    if (each.is_string()) parameters.push_back(each.get<std::string>());
   }
   return true;
 }
@@ -76,6 +69,7 @@ void Reductions::gradient(const trace::Event& event) {
 }
 
 void Reductions::bucket(const trace::Event& event) {
+  if (!bucket_texts_.insert(event.text).second) return;  // said before
   std::int64_t number = 0;
   std::vector<std::string> parameters;
   if (!read_bucket(names_.string(event.text), number, parameters)) return;
@@ -148,14 +142,13 @@ bool Reductions::judge(const Recompute& recompute, const std::string& module, co
 }
 
 void Reductions::late(const Recompute& recompute, const std::string& module, const std::string& parameter, bool same_backward) {
-  const std::string region = names_.scope_path(recompute.scope);
-  const auto [place, is_new] = known_.try_emplace({region, parameter, same_backward}, out_.late.size());
-  if (!is_new) {
-    ++out_.late[place->second].count;
+  std::map<std::string, std::size_t, std::less<>>& known = known_[{recompute.scope, same_backward}];
+  if (const auto found = known.find(parameter); found != known.end()) {
+    ++out_.late[found->second].count;
   } else if (out_.late.size() < RankFacts::max_late) {
-    out_.late.push_back({region, module, parameter, step_, 1, same_backward});
+    known.emplace(parameter, out_.late.size());
+    out_.late.push_back({names_.scope_path(recompute.scope), module, parameter, step_, 1, same_backward});
   } else {
-    known_.erase(place);
     ++out_.late_left_out;
   }
 }

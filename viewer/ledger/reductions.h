@@ -2,11 +2,12 @@
 // been reduced. A part of distributed.h's pass.
 #pragma once
 #include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
 
 #include <cstdint>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "viewer/ledger/block_finder.h"
@@ -55,7 +56,9 @@ class Reductions {
   absl::flat_hash_map<std::int64_t, std::vector<std::uint32_t>> gradients_;  // block -> String ids of parameters' paths
   std::map<std::int64_t, std::vector<std::string>> buckets_;                 // of all steps from its statement on
   absl::flat_hash_map<std::uint32_t, bool> reduces_;                         // String id of an operation
-  std::map<std::tuple<std::string, std::string, bool>, std::size_t> known_;  // region, parameter, same backward: index into out_.late
+  absl::flat_hash_set<std::uint32_t> bucket_texts_;                          // String ids
+  // Scope of the region, whether in the same backward -> parameter -> index into out_.late.
+  std::map<std::pair<std::uint32_t, bool>, std::map<std::string, std::size_t, std::less<>>> known_;
   std::int64_t step_ = -1;
   std::uint32_t backwards_ = 0, backward_ = outside;
   std::size_t bucket_names_ = 0, gradient_names_ = 0, module_names_ = 0, work_ = 0;

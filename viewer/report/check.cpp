@@ -21,6 +21,12 @@ void add_line(std::string& text, const std::string& title, const std::string& co
   if (!content.empty()) text += "      " + title + " " + printable(content, style, most_shown) + "\n";
 }
 
+// "replay: ok", "ranks: 2 findings"
+std::string verdict_of(const Check& check) {
+  if (!check.ok()) return check.name + ": " + counted(check.findings.size() + check.left_out, "finding");
+  return check.name + (check.lower_bound ? ": not shown to differ" : ": ok");
+}
+
 }  // namespace
 
 ordered_json check_json(const std::vector<Check>& checks) {
@@ -49,9 +55,7 @@ ordered_json check_json(const std::vector<Check>& checks) {
 std::string check_text(const std::vector<Check>& checks, std::size_t top, const Style& style) {
   std::string text;
   for (const Check& check : checks) {
-    text += check.name + ": " +
-            (check.ok() ? (check.lower_bound ? "not shown to differ" : "ok") : counted(check.findings.size() + check.left_out, "finding")) +
-            "\n";
+    text += verdict_of(check) + "\n";
     for (std::size_t each = 0; each < std::min(top, check.findings.size()); ++each) {
       const Finding& finding = check.findings[each];
       text += "  " + quoted_place(finding, style);
@@ -72,15 +76,21 @@ std::string check_text(const std::vector<Check>& checks, std::size_t top, const 
 }
 
 std::string check_table(const std::vector<Check>& checks, TableFormat format, const Style& style) {
-  Table table({{"check"}, {"kind"}, {"region"}, {"module"}, {"op"}, {"step", true}, {"count", true}, {"detail"}}, format, style);
+  Table table({{"check"}, {"kind"}, {"region"}, {"module"}, {"op"}, {"step", true}, {"count", true}, {"detail"}, {"trace"}}, format, style);
   for (const Check& check : checks) {
     for (const Finding& finding : check.findings) {
       table.row({Cell::words(check.name), Cell::words(finding.kind), Cell::words(finding.region), Cell::words(finding.module),
                  Cell::words(finding.op), Cell::words(finding.step < 0 ? "" : std::to_string(finding.step)), Cell::count(finding.count),
-                 Cell::words(finding.detail)});
+                 Cell::words(finding.detail), Cell::words(finding.file)});
     }
+    if (check.left_out != 0)
+      table.row({Cell::words(check.name), Cell::words("not_listed"), Cell::words(""), Cell::words(""), Cell::words(""), Cell::words(""),
+                 Cell::count(check.left_out), Cell::words("findings that are not listed one by one"), Cell::words("")});
   }
-  return table.render();
+  if (format != TableFormat::md) return table.render();
+  std::string text;
+  for (const Check& check : checks) text += "- " + verdict_of(check) + "\n";
+  return text + "\n" + markdown_part("Findings", table);
 }
 
 }  // namespace liveset::report

@@ -74,6 +74,7 @@ class Collecting {
     const ordered_json json = ordered_json::parse(names_.string(text), nullptr, false);
     if (!json.is_object()) {
       ++check_.left_out;  // cut off, or not ours: something was found, and what is not known
+      if (places_.size() < 2 * most_findings) places_.emplace(text, Place{none, 0});
       return;
     }
     Finding finding{text_in(json, "kind"),

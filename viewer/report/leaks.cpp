@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <tuple>
 
 #include "viewer/ledger/details.h"
 #include "viewer/ledger/slot_names.h"
+#include "viewer/report/json_stream.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"
 
@@ -17,6 +19,8 @@ using ledger::OverdueBlock;
 using ledger::Release;
 using nlohmann::ordered_json;
 
+constexpr std::size_t most_path = 1024;  // bytes: tens of thousands of values may have one each
+
 class Builder {
  public:
   Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const ledger::Lineage& lineage)
@@ -24,7 +28,7 @@ class Builder {
 
   LeakFigure figure(const OverdueBlock& block) const {
     LeakFigure figure;
-    figure.module = names_.module_path(block.scope);
+    figure.module = names_.module_path(block.scope, most_path);
     figure.slot = names_.string(block.slot);
     figure.kind = block.read_again ? "region_input" : block.region != 0 ? "given_up" : block.remade ? "remade" : "retained";
     figure.name = ledger::incarnation_name(ledger::value_name(figure.module, figure.slot), block.incarnation);
@@ -49,7 +53,7 @@ class Builder {
         break;
       }
       case Release::in_module: {
-        const std::string module = names_.module_path(block.released_in);
+        const std::string module = names_.module_path(block.released_in, most_path);
         figure.evidence = "freed during the forward of " + (module.empty() ? "a region" : module);
         figure.holder = "a reference in " + (module.empty() ? "a region" : module);
         break;
@@ -64,7 +68,7 @@ class Builder {
         break;
     }
     if (block.region != 0) {
-      const std::string region = names_.scope_path(lineage_.regions[block.region - 1].scope);
+      const std::string region = names_.scope_path(lineage_.regions[block.region - 1].scope, most_path);
       figure.evidence = (block.read_again ? "read by the recompute of " + region + "; "
                                           : "given up by " + region + ", and alive when that made it again; ") +
                         figure.evidence;
@@ -188,10 +192,6 @@ std::string streams_text(const LeaksReport& report, const Style& style) {
   return text;
 }
 
-std::string more(std::size_t all, std::size_t top) {
-  return all > top ? "  (" + format_count(all - top) + " more; --top shows more)\n" : "";
-}
-
 }  // namespace
 
 Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions& options) {
@@ -219,7 +219,7 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   for (const ledger::TwoDtypes& cast : found->two_dtypes) {
     if (cast.bytes < options.min_bytes) continue;
     TwoDtypesFigure& figure = report.two_dtypes.emplace_back();
-    figure.module = names.module_path(cast.scope);
+    figure.module = names.module_path(cast.scope, most_path);
     for (int i = 0; i < 2; ++i) {
       figure.slots[i] = names.string(cast.slots[i]);
       figure.dtypes[i] = trace::dtype_name(cast.dtypes[i]);
@@ -231,7 +231,7 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   }
   for (const ledger::Growth& growth : found->growth) {
     GrowthFigure& figure = report.growth.emplace_back();
-    figure.module = names.module_path(growth.scope);
+    figure.module = names.module_path(growth.scope, most_path);
     if (growth.memory_class != trace::MemoryClass::none) figure.memory_class = trace::class_name(growth.memory_class);
     figure.holder = names.string(growth.holder);
     figure.bytes = growth.bytes;
@@ -256,90 +256,117 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   return report;
 }
 
-ordered_json leaks_json(const LeaksReport& report) {
-  ordered_json all = {{"schema", "liveset.leaks/1"},
-                      {"file", report.file},
-                      {"last_uses_known", report.nodes},
-                      {"overdue", report.overdue},
-                      {"never_used", report.never_used}};
-  all["rows"] = all["unused_rows"] = ordered_json::array();
-  for (const LeakRow& row : report.rows) all["rows"].push_back(row_json(row));
-  for (const LeakRow& row : report.unused_rows) all["unused_rows"].push_back(row_json(row));
-  all["values"] = all["unused"] = all["two_dtypes"] = all["growth"] = ordered_json::array();
-  for (const LeakFigure& leak : report.values) all["values"].push_back(leak_json(leak));
-  for (const LeakFigure& leak : report.unused) all["unused"].push_back(leak_json(leak));
-  for (const TwoDtypesFigure& cast : report.two_dtypes)
-    all["two_dtypes"].push_back({{"module", cast.module},
-                                 {"bytes", cast.bytes},
-                                 {"elements", cast.elements},
-                                 {"dtypes", {cast.dtypes[0], cast.dtypes[1]}},
-                                 {"slots", {cast.slots[0], cast.slots[1]}},
-                                 {"pairs", cast.pairs},
-                                 {"backwards", cast.backwards},
-                                 {"guess", true}});
-  for (const GrowthFigure& growth : report.growth)
-    all["growth"].push_back({{"module", growth.module},
-                             {"class", or_null(growth.memory_class)},
-                             {"bytes", growth.bytes},
-                             {"block_bytes", growth.block_bytes},
-                             {"blocks", growth.blocks},
-                             {"first_step", growth.first_step},
-                             {"last_step", growth.last_step},
-                             {"holder", or_null(growth.holder)}});
-  all["streams"] = ordered_json::array();
-  for (const StreamFigure& figure : report.streams) {
-    ordered_json one{{"heap", figure.heap}, {"bytes", figure.bytes}, {"event", figure.event}, {"sampled", true}};
-    if (figure.step) one["step"] = *figure.step;
-    all["streams"].push_back(std::move(one));
-  }
-  all["stream_names"] = report.stream_names;
-  all["warnings"] = report.warnings;
-  return all;
+namespace {
+
+ordered_json dtypes_json(const TwoDtypesFigure& cast) {
+  return {{"module", cast.module},
+          {"bytes", cast.bytes},
+          {"elements", cast.elements},
+          {"dtypes", {cast.dtypes[0], cast.dtypes[1]}},
+          {"slots", {cast.slots[0], cast.slots[1]}},
+          {"pairs", cast.pairs},
+          {"backwards", cast.backwards},
+          {"guess", true}};
 }
+
+ordered_json growth_json(const GrowthFigure& growth) {
+  return {{"module", growth.module},       {"class", or_null(growth.memory_class)},
+          {"bytes", growth.bytes},         {"block_bytes", growth.block_bytes},
+          {"blocks", growth.blocks},       {"first_step", growth.first_step},
+          {"last_step", growth.last_step}, {"holder", or_null(growth.holder)}};
+}
+
+ordered_json stream_json(const StreamFigure& figure) {
+  ordered_json one{{"heap", figure.heap}, {"bytes", figure.bytes}, {"event", figure.event}, {"sampled", true}};
+  if (figure.step) one["step"] = *figure.step;
+  return one;
+}
+
+}  // namespace
+
+void write_leaks_json(std::ostream& out, const LeaksReport& report) {
+  JsonStream stream(out);
+  stream.members({{"schema", "liveset.leaks/1"},
+                  {"file", report.file},
+                  {"last_uses_known", report.nodes},
+                  {"overdue", report.overdue},
+                  {"never_used", report.never_used},
+                  {"stream_names", report.stream_names},
+                  {"warnings", report.warnings}});
+  stream.list("rows", report.rows, row_json);
+  stream.list("unused_rows", report.unused_rows, row_json);
+  stream.list("values", report.values, leak_json);
+  stream.list("unused", report.unused, leak_json);
+  stream.list("two_dtypes", report.two_dtypes, dtypes_json);
+  stream.list("growth", report.growth, growth_json);
+  stream.list("streams", report.streams, stream_json);
+}
+
+namespace {
+
+constexpr const char *overdue_title = " lived on after the last use in backward",
+                     *unused_title = " saved for nodes that backward did not run",
+                     *dtypes_title = "saved twice, if these are casts of each other", *growth_title = "every step leaves more of these";
+
+}  // namespace
 
 std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& style) {
   std::string text;
   if (report.empty()) text = report.nodes ? "LEAKS  none\n" : "LEAKS  none that can be seen\n";
   const auto part = [&](const std::string& title, const Table& table, std::size_t all) {
-    text += (text.empty() ? "" : "\n") + title + "\n" + table.render() + more(all, top);
+    text += (text.empty() ? "" : "\n") + title + "\n" + table.render() + more_line(all, top);
   };
   if (!report.values.empty()) {
     const std::vector<LeakRow>& rows = report.rows;
-    part("LEAKS  " + format_count(report.overdue) + " values lived on after backward's last use of them",
-         leaks_table(rows, top, TableFormat::text, style), rows.size());
+    part("LEAKS  " + counted(report.overdue, "value") + overdue_title, leaks_table(rows, top, TableFormat::text, style), rows.size());
   }
   if (!report.unused.empty()) {
     const std::vector<LeakRow>& rows = report.unused_rows;
-    part("UNUSED  " + format_count(report.never_used) + " values were saved for nodes that backward did not run",
-         leaks_table(rows, top, TableFormat::text, style), rows.size());
+    part("UNUSED  " + counted(report.never_used, "value") + unused_title, leaks_table(rows, top, TableFormat::text, style), rows.size());
   }
   if (!report.two_dtypes.empty())
-    part("TWO DTYPES  saved twice, if these are casts of each other", dtypes_table(report, top, TableFormat::text, style),
-         report.two_dtypes.size());
+    part(std::string("TWO DTYPES  ") + dtypes_title, dtypes_table(report, top, TableFormat::text, style), report.two_dtypes.size());
   if (!report.growth.empty())
-    part("GROWTH  every step leaves more of these", growth_table(report, top, TableFormat::text, style), report.growth.size());
+    part(std::string("GROWTH  ") + growth_title, growth_table(report, top, TableFormat::text, style), report.growth.size());
   if (!report.streams.empty()) text += "\n" + streams_text(report, style);
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";
 }
 
 std::string leaks_markdown(const LeaksReport& report, const Style& style) {
+  if (report.empty()) return report.nodes ? "No leaks.\n" : "No leaks that can be seen.\n";
   const auto all = [](const auto& list) { return list.size(); };
   const std::vector<LeakRow>&rows = report.rows, &unused = report.unused_rows;
-  return leaks_table(rows, all(rows), TableFormat::md, style).render() + "\n" +
-         leaks_table(unused, all(unused), TableFormat::md, style).render() + "\n" +
-         dtypes_table(report, all(report.two_dtypes), TableFormat::md, style).render() + "\n" +
-         growth_table(report, all(report.growth), TableFormat::md, style).render();
+  return markdown_part(counted(report.overdue, "value") + overdue_title, leaks_table(rows, all(rows), TableFormat::md, style)) +
+         markdown_part(counted(report.never_used, "value") + unused_title, leaks_table(unused, all(unused), TableFormat::md, style)) +
+         markdown_part(std::string("Two dtypes: ") + dtypes_title, dtypes_table(report, all(report.two_dtypes), TableFormat::md, style)) +
+         markdown_part(std::string("Growth: ") + growth_title, growth_table(report, all(report.growth), TableFormat::md, style));
 }
 
 std::string leaks_csv(const LeaksReport& report) {
-  Table table({{"name"}, {"module"}, {"kind"}, {"step"}, {"bytes"}, {"held_ns"}, {"holder"}, {"guess"}, {"evidence"}}, TableFormat::csv,
-              {});
-  for (const LeakFigure& leak : report.values)
-    table.row({Cell::words(leak.name), Cell::words(leak.module), Cell::words(leak.kind),
-               Cell::words(leak.step ? std::to_string(*leak.step) : ""), Cell::words(std::to_string(leak.bytes)),
-               Cell::words(std::to_string(leak.held_ns)), Cell::words(leak.holder), Cell::words(leak.guess ? "true" : "false"),
-               Cell::words(leak.evidence)});
+  Table table({{"name"}, {"module"}, {"kind"}, {"step"}, {"bytes"}, {"held_ns"}, {"holder"}, {"guess"}, {"evidence"}, {"list"}},
+              TableFormat::csv, {});
+  const auto add_values = [&](const std::vector<LeakFigure>& values, const char* list) {
+    for (const LeakFigure& leak : values)
+      table.row({Cell::words(leak.name), Cell::words(leak.module), Cell::words(leak.kind),
+                 Cell::words(leak.step ? std::to_string(*leak.step) : ""), Cell::bytes(leak.bytes), Cell::count(leak.held_ns),
+                 Cell::words(leak.holder), Cell::words(leak.guess ? "true" : "false"), Cell::words(leak.evidence), Cell::words(list)});
+  };
+  add_values(report.values, "overdue");
+  add_values(report.unused, "unused");
+  const auto add_sum = [&](const std::string& name, const std::string& module, const std::string& kind, std::uint64_t bytes,
+                           const std::string& holder, const std::string& evidence, const char* list) {
+    table.row({Cell::words(name), Cell::words(module), Cell::words(kind), Cell::words(""), Cell::bytes(bytes), Cell::words(""),
+               Cell::words(holder), Cell::words(""), Cell::words(evidence), Cell::words(list)});
+  };
+  for (const TwoDtypesFigure& cast : report.two_dtypes)
+    add_sum(ledger::value_name(cast.module, cast.slots[0] + ", " + cast.slots[1]), cast.module, cast.dtypes[0] + ", " + cast.dtypes[1],
+            cast.bytes, "", counted(cast.pairs, "pair"), "two_dtypes");
+  for (const GrowthFigure& growth : report.growth)
+    add_sum(growth.module, growth.module, growth.memory_class, growth.bytes, growth.holder,
+            counted(growth.blocks, "block") + " of " + std::to_string(growth.block_bytes) + " bytes, steps " +
+                std::to_string(growth.first_step) + ".." + std::to_string(growth.last_step),
+            "growth");
   return table.render();
 }
 

@@ -1,8 +1,7 @@
 // What `liveset leaks` says: values that live on after backward has used them for the last time, values that no backward uses,
 // contents that are saved in two dtypes, and what every step leaves more of.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
-
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,9 +70,9 @@ struct LeaksOptions {
 };
 
 Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions& options);
-nlohmann::ordered_json leaks_json(const LeaksReport& report);
+void write_leaks_json(std::ostream& out, const LeaksReport& report);
 std::string leaks_text(const LeaksReport& report, std::size_t top, const Style& style);
 std::string leaks_markdown(const LeaksReport& report, const Style& style);
-std::string leaks_csv(const LeaksReport& report);  // the values
+std::string leaks_csv(const LeaksReport& report);
 
 }  // namespace liveset::report

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "viewer/ledger/classes.h"
+#include "viewer/ledger/path_names.h"
 
 namespace liveset::report {
 namespace {
@@ -17,9 +18,9 @@ using trace::MemoryClass;
 using trace::Phase;
 
 // Name of the innermost scope of kind op.
-std::string op_of(const trace::Dictionary& names, std::uint32_t scope) {
+std::string_view op_of(const trace::Dictionary& names, std::uint32_t scope) {
   for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
-    if (names.scopes[scope].kind == trace::ScopeKind::op) return std::string(names.string(names.scopes[scope].name));
+    if (names.scopes[scope].kind == trace::ScopeKind::op) return names.string(names.scopes[scope].name);
   }
   return "";
 }
@@ -32,16 +33,17 @@ std::string name_of(const trace::Dictionary& names, const ledger::BlockName& nam
 // A module path at birth costs a walk up the scope tree; live sets repeat few scopes.
 class ScopeNames {
  public:
-  explicit ScopeNames(const trace::Dictionary& names) : names_(names) {}
-  const std::pair<std::string, std::string>& of(std::uint32_t scope) {
+  explicit ScopeNames(const trace::Dictionary& names) : names_(names), paths_(names) {}
+  const std::pair<std::string_view, std::string_view>& of(std::uint32_t scope) {
     const auto found = known_.find(scope);
     if (found != known_.end()) return found->second;
-    return known_[scope] = {names_.module_path(scope), op_of(names_, scope)};
+    return known_[scope] = {paths_.module(scope), op_of(names_, scope)};
   }
 
  private:
   const trace::Dictionary& names_;
-  std::map<std::uint32_t, std::pair<std::string, std::string>> known_;
+  ledger::PathNames paths_;
+  std::map<std::uint32_t, std::pair<std::string_view, std::string_view>> known_;
 };
 
 std::string with_name(std::string text, std::string_view name, const char* separator = ": ") {
@@ -159,8 +161,9 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
       const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
       tell(names, more, sharded, block);
       if (!block.slot.empty()) {
-        const std::string& module = more.slot_name.saved_in != 0 ? scopes.of(more.slot_name.saved_in).first : block.module;
-        block.name = ledger::incarnation_name(ledger::value_name(module, names.string(more.slot_name.slot)), more.incarnation);
+        const std::string_view module =
+            more.slot_name.saved_in != 0 ? scopes.of(more.slot_name.saved_in).first : std::string_view(block.module);
+        block.name = ledger::incarnation_name(ledger::value_name(std::string(module), names.string(more.slot_name.slot)), more.incarnation);
       }
       if (!block.scope_op.empty()) block.op = block.scope_op;
       if (detail.stack != 0) {

@@ -2,11 +2,11 @@
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
+#include <string_view>
 
 namespace liveset::report {
 
-inline nlohmann::ordered_json or_null(const std::string& text) {
+inline nlohmann::ordered_json or_null(std::string_view text) {
   return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
 }
 

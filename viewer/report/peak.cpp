@@ -132,15 +132,7 @@ void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& le
 }  // namespace
 
 Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& options) {
-  ledger::PhysicalOptions physical;
-  physical.range = options.range;
-  physical.progress = options.progress;
-  if (!options.heap.empty()) {
-    Result<std::uint32_t> heap = ledger::find_heap(file, options.heap);
-    if (!heap) return heap.take_error();
-    physical.heap = *heap;
-  }
-  Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
+  Result<ledger::PhysicalLedger> ledger = read_physical(file, options.heap, options.range, options.progress);
   if (!ledger) return ledger.take_error();
 
   // The moment comes first, so that the second pass keeps the names of what lives then; its classes only after that

@@ -190,7 +190,16 @@ void not_kept(Check& check, const std::vector<Rank>& ranks, std::uint64_t RankFa
   if (sum != 0) check.not_observed.push_back(format_count(sum) + " " + what + " beyond what is kept");
 }
 
-Check check_policies(const std::vector<Rank>& ranks) {
+// "0, 1 and 6 more"
+std::string numbers_of(const std::vector<Rank>& ranks) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t each = 0; each < std::min(ranks.size(), most); ++each)
+    text += (each == 0 ? "" : ", ") + std::to_string(ranks[each].file->header().process.rank);
+  return ranks.size() > most ? text + " and " + format_count(ranks.size() - most) + " more" : text;
+}
+
+Check check_policies(const std::vector<Rank>& ranks, bool some_ranks) {
   Check check;
   check.name = "ranks";
   std::uint64_t steps = 0, regions = 0;
@@ -205,11 +214,17 @@ Check check_policies(const std::vector<Rank>& ranks) {
                                                                  " of up to " + counted(regions, "region"));
   const std::int64_t world = ranks.front().file->header().process.world_size;
   if (world > static_cast<std::int64_t>(ranks.size())) {
-    Finding finding;
-    finding.kind = "missing_ranks";
-    finding.detail = "traces with steps of " + format_count(ranks.size()) + " of " + format_count(static_cast<std::uint64_t>(world)) +
-                     " ranks are here: of the others nothing is known";
-    add(check, std::move(finding));
+    const std::string others = format_count(static_cast<std::uint64_t>(world) - ranks.size());
+    if (some_ranks) {
+      check.not_observed.push_back(others + " of the job's " + format_count(static_cast<std::uint64_t>(world)) + " ranks");
+    } else {
+      Finding finding;
+      finding.kind = "missing_ranks";
+      finding.detail = "of the job's " + format_count(static_cast<std::uint64_t>(world)) + " ranks, traces with steps are here of " +
+                       format_count(ranks.size()) + " (rank " + numbers_of(ranks) + "): put those of the other " + others +
+                       " beside them, in RUN.liveset.d, or compare what is here with --some-ranks";
+      add(check, std::move(finding));
+    }
   }
   return check;
 }
@@ -338,7 +353,8 @@ Check check_devices(const std::vector<Rank>& ranks) {
   }
   not_kept(check, ranks, &RankFacts::devices_left_out, "executions of regions");
   check.coverage = {{"regions", regions}, {"devices", devices.size()}};
-  check.notes.push_back(counted(regions, "region") + ", " + counted(devices.size(), "device") + " besides the CPU");
+  check.notes.push_back(counted(regions, "region") + ", on " +
+                        (devices.empty() ? "the CPU alone" : "the CPU and " + counted(devices.size(), "other device")));
   return check;
 }
 
@@ -346,7 +362,7 @@ bool better(const Rank& a, const Rank& b) { return a.facts.all_steps > b.facts.a
 
 }  // namespace
 
-Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>& files) {
+Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>& files, bool some_ranks) {
   std::map<std::pair<std::int64_t, std::string>, Rank> chosen;  // by rank; traces that name none stand each for itself
   std::uint64_t further = 0;
   for (const trace::TraceFile& file : files) {
@@ -374,7 +390,7 @@ Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>
   std::vector<Rank> ranks;
   for (auto& [number, rank] : chosen) ranks.push_back(std::move(rank));
   std::vector<Check> checks;
-  checks.push_back(check_policies(ranks));
+  checks.push_back(check_policies(ranks, some_ranks));
   checks.push_back(check_overlap(ranks));
   checks.push_back(check_devices(ranks));
   if (further != 0)

@@ -7,7 +7,8 @@
 
 namespace liveset::report {
 
-// Of the traces that have steps, the one of each rank.
-Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>& files);
+// Of the traces that have steps, the one of each rank. That ranks of the job are missing is a finding, unless `some_ranks` says that it is
+// known: then it is among what was not observed.
+Result<std::vector<Check>> check_distributed(const std::vector<trace::TraceFile>& files, bool some_ranks = false);
 
 }  // namespace liveset::report

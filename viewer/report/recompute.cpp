@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <tuple>
 #include <unordered_map>
 
 #include "viewer/ledger/slot_names.h"
+#include "viewer/report/json_stream.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"
 #include "viewer/trace/job_json.h"
@@ -21,6 +23,8 @@ using ledger::RecomputeRound;
 using ledger::RemadeValue;
 using nlohmann::ordered_json;
 
+constexpr std::uint32_t inferred_about = ~std::uint32_t{0};  // no String id
+
 const char* name_of(Matched matched) { return matched == Matched::position ? "position" : matched == Matched::order ? "order" : ""; }
 
 class Builder {
@@ -28,6 +32,7 @@ class Builder {
   Builder(const trace::TraceFile& file, const ledger::PhysicalLedger& physical, const Lineage& lineage, bool all_values)
       : names_(file.dictionary()), physical_(physical), lineage_(lineage), all_values_(all_values) {
     report_.file = file.path();
+    report_.names = std::make_shared<ledger::PathNames>(names_);
   }
   RecomputeReport build();
 
@@ -37,7 +42,8 @@ class Builder {
   void values();
   void steps();
   void name_originals(const std::vector<std::uint32_t>& shown);
-  std::string base_name(const RemadeValue& value) const;
+  std::shared_ptr<const AboutRegion> about(const CheckpointRegion& region);
+  std::string_view base_name(const RemadeValue& value);
   std::uint64_t bytes(std::uint32_t block) const { return physical_.blocks.bytes(*physical_.blocks.find(block)); }
 
   const trace::Dictionary& names_;
@@ -45,14 +51,41 @@ class Builder {
   const Lineage& lineage_;
   const bool all_values_;
   RecomputeReport report_;
-  std::unordered_map<std::uint32_t, std::string> originals_;  // names, by block
-  std::unordered_map<std::uint32_t, ordered_json> texts_;     // parsed, by String id: jobs say few different things
+  struct Original {
+    std::string_view base;
+    std::uint32_t number = 0;
+  };
+  std::unordered_map<std::uint32_t, Original> originals_;                         // by block
+  std::unordered_map<std::uint64_t, std::string_view> bases_;                     // by scope and slot
+  std::unordered_map<std::uint32_t, std::shared_ptr<const AboutRegion>> abouts_;  // by String id
 };
+
+std::shared_ptr<const AboutRegion> Builder::about(const CheckpointRegion& region) {
+  std::shared_ptr<const AboutRegion>& known = abouts_[region.by_phase ? inferred_about : region.about];
+  if (known != nullptr) return known;
+  auto found = std::make_shared<AboutRegion>();
+  if (region.by_phase) found->kind = "by_phase";
+  if (region.about != 0 && !region.by_phase) {
+    const ordered_json json = trace::object_in(names_.string(region.about));
+    found->kind = trace::text_in(json, "kind");
+    found->preserve_rng = trace::flag_in(json, "preserve_rng");
+    if (const auto dtypes = json.find("input_dtypes"); dtypes != json.end() && dtypes->is_array()) {
+      for (const ordered_json& dtype : *dtypes)
+        if (dtype.is_string()) found->input_dtypes.push_back(dtype.get<std::string>());
+    }
+    if (const auto autocast = json.find("autocast"); autocast != json.end()) {
+      found->autocast_known = true;
+      if (autocast->is_object()) found->autocast = trace::text_in(*autocast, "device") + " " + trace::text_in(*autocast, "dtype");
+    }
+  }
+  return known = std::move(found);
+}
 
 void Builder::region(const CheckpointRegion& from) {
   RegionFigure& figure = report_.regions.emplace_back();
-  figure.module = names_.module_path(from.inner != 0 ? from.inner : from.scope);
-  figure.scope = from.by_phase ? std::string(names_.string(from.node)) : names_.scope_path(from.scope);
+  figure.module = report_.names->module(from.inner != 0 ? from.inner : from.scope);
+  figure.scope = from.by_phase ? names_.string(from.node) : report_.names->scope(from.scope);
+  figure.about = about(from);
   if (from.has_step) figure.step = from.step;
   if (from.microbatch >= 0) figure.microbatch = from.microbatch;
   figure.inferred = from.by_phase;
@@ -65,20 +98,6 @@ void Builder::region(const CheckpointRegion& from) {
   figure.dropped_bytes = from.dropped_bytes;
   figure.not_held_bytes = from.not_held_bytes;
   figure.still_live_bytes = from.still_live_bytes;
-  if (from.by_phase) figure.kind = "by_phase";
-  if (from.about == 0) return;
-  if (!texts_.contains(from.about)) texts_.emplace(from.about, trace::object_in(names_.string(from.about)));
-  const ordered_json& about = texts_.at(from.about);
-  figure.kind = trace::text_in(about, "kind");
-  figure.preserve_rng = trace::flag_in(about, "preserve_rng");
-  if (const auto dtypes = about.find("input_dtypes"); dtypes != about.end() && dtypes->is_array()) {
-    for (const ordered_json& dtype : *dtypes)
-      if (dtype.is_string()) figure.input_dtypes.push_back(dtype.get<std::string>());
-  }
-  if (const auto autocast = about.find("autocast"); autocast != about.end()) {
-    figure.autocast_known = true;
-    if (autocast->is_object()) figure.autocast = trace::text_in(*autocast, "device") + " " + trace::text_in(*autocast, "dtype");
-  }
 }
 
 void Builder::rounds() {
@@ -95,14 +114,17 @@ void Builder::rounds() {
       if (is_new) outcome->second = trace::flag_in(trace::object_in(names_.string(round.outcome)), "early_stopped");
       const std::optional<bool> early = outcome->second;
       if (early) figure.early_stopped = figure.early_stopped.value_or(false) || *early;
-    } else if (figure.kind == "reentrant" && !round.unfinished) {
+    } else if (figure.about->kind == "reentrant" && !round.unfinished) {
       figure.early_stopped = figure.early_stopped.value_or(false);  // it has no early stop; of a job's own checkpoint nobody knows
     }
   }
 }
 
-std::string Builder::base_name(const RemadeValue& value) const {
-  return ledger::value_name(names_.module_path(value.scope), names_.string(value.slot));
+std::string_view Builder::base_name(const RemadeValue& value) {
+  const auto [place, is_new] = bases_.try_emplace(std::uint64_t{value.scope} << 32 | value.slot);
+  if (!is_new) return place->second;
+  const std::string_view module = report_.names->module(value.scope);
+  return place->second = report_.names->keep(ledger::value_name(std::string(module), names_.string(value.slot)));
 }
 
 // Names repeat in a step (a module that is called twice, a node of each type): they are numbered in the order in which originals were made.
@@ -111,7 +133,7 @@ void Builder::name_originals(const std::vector<std::uint32_t>& shown) {
   for (const std::uint32_t i : shown)
     if (lineage_.values[i].original != ledger::no_block) order.emplace_back(lineage_.values[i].original, i);
   std::sort(order.begin(), order.end());
-  std::unordered_map<std::string, std::uint32_t> seen;
+  std::unordered_map<std::string_view, std::uint32_t> seen;
   std::pair<bool, std::int64_t> step{};
   for (const auto& [original, index] : order) {
     if (originals_.contains(original)) continue;
@@ -119,10 +141,8 @@ void Builder::name_originals(const std::vector<std::uint32_t>& shown) {
     const CheckpointRegion& region = lineage_.regions[lineage_.rounds[value.round].region];
     if (std::pair(region.has_step, region.step) != step) seen.clear();
     step = {region.has_step, region.step};
-    std::string name = base_name(value);
-    const std::uint32_t number = ++seen[name];
-    if (number > 1) name += "#" + std::to_string(number);
-    originals_.emplace(original, std::move(name));
+    const std::string_view base = base_name(value);
+    originals_.emplace(original, Original{base, ++seen[base]});
   }
 }
 
@@ -133,7 +153,7 @@ void Builder::values() {
     const RemadeValue& value = lineage_.values[i];
     RegionFigure& region = report_.regions[lineage_.rounds[value.round].region];
     report_.guessed_values += value.guess;
-    if (region.matched.empty()) region.matched = name_of(value.matched);
+    if (*region.matched == 0) region.matched = name_of(value.matched);
     if (all_values_ || region.step == report_.shown_step) shown.push_back(i);
   }
   name_originals(shown);
@@ -143,13 +163,12 @@ void Builder::values() {
     const RecomputeRound& round = lineage_.rounds[value.round];
     const RegionFigure& region = report_.regions[round.region];
     RemadeFigure& figure = report_.values.emplace_back();
-    const bool known = value.original != ledger::no_block;
-    figure.original = known ? originals_.at(value.original) : "";
-    figure.name = ledger::incarnation_name(known ? figure.original : base_name(value), value.incarnation);
+    const Original original = value.original != ledger::no_block ? originals_.at(value.original) : Original{base_name(value), 0};
+    figure.base = original.base;
+    figure.original_number = original.number;
     figure.incarnation = value.incarnation;
-    figure.module = names_.module_path(value.scope);
+    figure.module = report_.names->module(value.scope);
     figure.slot = names_.string(value.slot);
-    figure.op = figure.slot.substr(0, figure.slot.find('.'));
     figure.region = region.scope;
     figure.step = region.step;
     figure.microbatch = region.microbatch;
@@ -218,16 +237,17 @@ void add_warnings(const trace::TraceFile& file, RecomputeReport& report) {
 }
 
 ordered_json region_json(const RegionFigure& region) {
+  const AboutRegion& about = *region.about;
   return {{"module", region.module},
           {"region", region.scope},
-          {"kind", or_null(region.kind)},
+          {"kind", or_null(about.kind)},
           {"inferred", region.inferred},
           {"step", or_null(region.step)},
           {"microbatch", or_null(region.microbatch)},
           {"times", region.times},
           {"unfinished", region.unfinished},
           {"early_stopped", or_null(region.early_stopped)},
-          {"matched", or_null(region.matched)},
+          {"matched", or_null(std::string_view(region.matched))},
           {"held_bytes", or_null(region.held_bytes)},
           {"input_bytes", region.held_bytes ? ordered_json(region.input_bytes) : ordered_json(nullptr)},
           {"rng_bytes", region.held_bytes ? ordered_json(region.random_bytes) : ordered_json(nullptr)},
@@ -240,17 +260,17 @@ ordered_json region_json(const RegionFigure& region) {
           {"remade_blocks", region.remade_blocks},
           {"remade_bytes", region.remade_bytes},
           {"extra_ns", region.extra_ns},
-          {"input_dtypes", region.input_dtypes},
-          {"autocast", or_null(region.autocast)},
-          {"preserve_rng", or_null(region.preserve_rng)}};
+          {"input_dtypes", about.input_dtypes},
+          {"autocast", or_null(about.autocast)},
+          {"preserve_rng", or_null(about.preserve_rng)}};
 }
 
 ordered_json value_json(const RemadeFigure& value) {
-  return {{"name", value.name},
-          {"original", or_null(value.original)},
+  return {{"name", value.name()},
+          {"original", or_null(value.original())},
           {"incarnation", value.incarnation},
           {"module", value.module},
-          {"op", or_null(value.op)},
+          {"op", or_null(value.op())},
           {"slot", or_null(value.slot)},
           {"region", value.region},
           {"step", or_null(value.step)},
@@ -258,7 +278,7 @@ ordered_json value_json(const RemadeFigure& value) {
           {"bytes", value.bytes},
           {"dtype", or_null(value.dtype)},
           {"slots", value.slots},
-          {"matched", or_null(value.matched)},
+          {"matched", or_null(std::string_view(value.matched))},
           {"guess", value.guess},
           {"block", value.block},
           {"original_block", value.original_block == ledger::no_block ? ordered_json(nullptr) : ordered_json(value.original_block)}};
@@ -283,7 +303,16 @@ Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const Reco
   return report;
 }
 
-ordered_json recompute_json(const RecomputeReport& report) {
+std::string RemadeFigure::original() const {
+  if (original_number == 0) return "";
+  return std::string(base) + (original_number > 1 ? "#" + std::to_string(original_number) : "");
+}
+
+std::string RemadeFigure::name() const {
+  return ledger::incarnation_name(original_number == 0 ? std::string(base) : original(), incarnation);
+}
+
+void write_recompute_json(std::ostream& out, const RecomputeReport& report) {
   ordered_json all = {{"schema", "liveset.recompute/1"}, {"file", report.file}};
   all["all"] = step_json(report.all);
   all["all"].erase("step");
@@ -292,12 +321,12 @@ ordered_json recompute_json(const RecomputeReport& report) {
   all["unmatched_bytes"] = report.unmatched_bytes;
   all["values_guessed"] = report.guessed_values;
   all["slots_reused"] = report.reused_slots;
-  all["steps"] = all["regions"] = all["values"] = ordered_json::array();
-  for (const StepRecompute& step : report.steps) all["steps"].push_back(step_json(step));
-  for (const RegionFigure& region : report.regions) all["regions"].push_back(region_json(region));
-  for (const RemadeFigure& value : report.values) all["values"].push_back(value_json(value));
   all["warnings"] = report.warnings;
-  return all;
+  JsonStream stream(out);
+  stream.members(all);
+  stream.list("steps", report.steps, step_json);
+  stream.list("regions", report.regions, region_json);
+  stream.list("values", report.values, value_json);
 }
 
 }  // namespace liveset::report

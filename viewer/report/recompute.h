@@ -1,41 +1,56 @@
 // What `liveset recompute` says: each checkpoint region of each step, what it held and did not hold, what it made again, what that
 // cost, and for every value that was made again its original.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
-
+#include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "viewer/ledger/lineage.h"
+#include "viewer/ledger/path_names.h"
 #include "viewer/report/text.h"
 
 namespace liveset::report {
 
+// What the job says of a region: few different texts, of many regions.
+struct AboutRegion {
+  std::string kind;  // "non_reentrant", "reentrant", "selective", "by_phase", "" when the job does not say
+  std::vector<std::string> input_dtypes;
+  std::string autocast;  // "cpu bfloat16"; "" when it was off or the job does not say
+  bool autocast_known = false;
+  std::optional<bool> preserve_rng;
+};
+
+// Texts of figures point into the report, and into the trace, which must stay open.
 struct RegionFigure {
-  std::string module;   // the innermost that contains all that the region saved
-  std::string scope;    // the region's own place: "GPT/checkpoint:0"; of an inferred one: the node of backward that recomputed
-  std::string kind;     // "non_reentrant", "reentrant", "selective", "by_phase", "" when the job does not say
-  std::string matched;  // how originals were found: "position", "order", "" when none was
+  std::string_view module;   // the innermost that contains all that the region saved
+  std::string_view scope;    // its own place: "GPT/checkpoint:0"; of an inferred one: the node of backward that recomputed
+  const char* matched = "";  // how originals were found: "position", "order", "" when none was
+  std::shared_ptr<const AboutRegion> about;
   std::optional<std::int64_t> step, microbatch;
   std::uint64_t times = 0, unfinished = 0;
-  std::optional<bool> early_stopped, preserve_rng;
+  std::optional<bool> early_stopped;
   std::optional<std::uint64_t> held_bytes;  // absent: the job does not say which storages the region holds
   std::uint64_t input_bytes = 0, random_bytes = 0, selective_bytes = 0;
   std::uint64_t slots = 0, dropped_blocks = 0, dropped_bytes = 0, not_held_bytes = 0, still_live_bytes = 0;
   std::uint64_t remade_blocks = 0, remade_bytes = 0, extra_ns = 0;
-  std::vector<std::string> input_dtypes;
-  std::string autocast;  // "cpu bfloat16"; "" when it was off or the job does not say
-  bool autocast_known = false, inferred = false;
+  bool inferred = false;
 };
 
 struct RemadeFigure {
-  std::string name, original, module, op, slot, region, matched;  // original: "" when it was not found
-  std::string dtype;
+  std::string_view base, module, slot, region, dtype;  // base: "GPT.block/AddmmBackward0.mat1"
+  const char* matched = "";
   std::optional<std::int64_t> step, microbatch;
+  std::uint32_t original_number = 0;  // of the originals with this base in the step; 0: the original was not found
   std::uint32_t incarnation = 1, block = 0, original_block = ledger::no_block, slots = 0;
   std::uint64_t bytes = 0;
   bool guess = false;
+
+  std::string original() const;  // "GPT.block/AddmmBackward0.mat1#2"; "" when it was not found
+  std::string name() const;      // that, and "@1" for the first time that it is made again
+  std::string_view op() const { return slot.substr(0, slot.find('.')); }
 };
 
 struct StepRecompute {
@@ -45,6 +60,7 @@ struct StepRecompute {
 
 struct RecomputeReport {
   std::string file;
+  std::shared_ptr<ledger::PathNames> names;  // what the figures point at
   std::vector<RegionFigure> regions;
   std::vector<StepRecompute> steps;
   std::vector<RemadeFigure> values;        // of all steps, or only of the shown one
@@ -64,10 +80,10 @@ struct RecomputeOptions {
 };
 
 Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const RecomputeOptions& options);
-nlohmann::ordered_json recompute_json(const RecomputeReport& report);
+void write_recompute_json(std::ostream& out, const RecomputeReport& report);
 // The regions of one step (the last that recomputed), the sums of the steps, the largest values of that step.
 std::string recompute_text(const RecomputeReport& report, std::size_t top, const Style& style);
 std::string recompute_markdown(const RecomputeReport& report, std::size_t top, const Style& style);
-std::string recompute_csv(const RecomputeReport& report);  // the regions
+void write_recompute_csv(std::ostream& out, const RecomputeReport& report);  // the regions
 
 }  // namespace liveset::report

@@ -1,5 +1,6 @@
 // `liveset recompute` for people.
 #include <algorithm>
+#include <ostream>
 
 #include "viewer/report/recompute.h"
 
@@ -9,10 +10,10 @@ namespace {
 std::string step_name(const std::optional<std::int64_t>& step) { return step ? "step " + std::to_string(*step) : "outside of steps"; }
 
 // "bfloat16" as people say it in tables: "bf16".
-std::string short_dtype(std::string dtype) {
+std::string short_dtype(std::string_view dtype) {
   for (const auto& [name, letters] : {std::pair("bfloat", "bf"), {"float", "f"}, {"uint", "u"}, {"int", "i"}, {"complex", "c"}})
-    if (dtype.rfind(name, 0) == 0) return letters + dtype.substr(std::string_view(name).size());
-  return dtype;
+    if (dtype.starts_with(name)) return std::string(letters).append(dtype.substr(std::string_view(name).size()));
+  return std::string(dtype);
 }
 
 // "f32", "bf16, i64*": each once, in order; a star for autocast.
@@ -20,13 +21,13 @@ std::string dtypes_of(const RegionFigure& region) {
   if (region.inferred) return "by phase";
   std::string text;
   std::vector<std::string> seen;
-  for (const std::string& dtype : region.input_dtypes) {
+  for (const std::string& dtype : region.about->input_dtypes) {
     if (std::find(seen.begin(), seen.end(), dtype) != seen.end()) continue;
     seen.push_back(dtype);
     text += (text.empty() ? "" : ", ") + short_dtype(dtype);
   }
   if (text.empty()) text = "-";
-  return region.autocast.empty() ? text : text + "*";
+  return region.about->autocast.empty() ? text : text + "*";
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -48,7 +49,7 @@ std::string milliseconds(std::uint64_t ns) {
   return std::to_string(hundredths / 100) + "." + (fraction.size() < 2 ? "0" : "") + fraction;
 }
 
-std::string place_of(const RegionFigure& region) { return region.module.empty() ? region.scope : region.module; }
+std::string_view place_of(const RegionFigure& region) { return region.module.empty() ? region.scope : region.module; }
 
 Table regions_table(const std::vector<const RegionFigure*>& regions, TableFormat format, const Style& style) {
   Table table({{"times", true}, {"held", true}, {"not held", true}, {"remade", true}, {"extra ms", true}, {"end"}, {"module"}, {"inputs"}},
@@ -76,8 +77,8 @@ Table values_table(const std::vector<const RemadeFigure*>& values, TableFormat f
   for (const RemadeFigure* value : values)
     table.row({Cell::bytes(value->bytes), Cell::count(value->incarnation),
                Cell::words(value->dtype.empty() ? "-" : short_dtype(value->dtype)),
-               Cell::words(value->original.empty() ? "(not found)" : value->original),
-               Cell::words(value->matched + std::string(value->guess ? ", a guess" : ""))});
+               Cell::words(value->original_number == 0 ? "(not found)" : value->original()),
+               Cell::words(std::string(value->matched) + (value->guess ? ", a guess" : ""))});
   return table;
 }
 
@@ -100,11 +101,11 @@ std::vector<const RemadeFigure*> largest_of(const RecomputeReport& report, const
 // What the marks in the table mean.
 std::string notes_of(const std::vector<const RegionFigure*>& regions, const Style& style) {
   std::vector<std::string> autocasts, nodes;
-  const auto add = [](std::vector<std::string>& to, const std::string& word) {
-    if (!word.empty() && std::find(to.begin(), to.end(), word) == to.end() && to.size() < 8) to.push_back(word);
+  const auto add = [](std::vector<std::string>& to, std::string_view word) {
+    if (!word.empty() && std::find(to.begin(), to.end(), word) == to.end() && to.size() < 8) to.emplace_back(word);
   };
   for (const RegionFigure* region : regions) {
-    add(autocasts, region->autocast);
+    add(autocasts, region->about->autocast);
     if (region->inferred) add(nodes, region->scope);
   }
   std::string text;
@@ -112,10 +113,6 @@ std::string notes_of(const std::vector<const RegionFigure*>& regions, const Styl
   if (!nodes.empty())
     text += "  by phase: in no region, inferred from what backward allocates in " + printable(joined(nodes), style) + "\n";
   return text;
-}
-
-std::string more(std::size_t all, std::size_t shown, const char* what) {
-  return all > shown ? "  (" + format_count(all - shown) + " more " + what + "; --top shows more)\n" : "";
 }
 
 }  // namespace
@@ -128,9 +125,9 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
     const StepRecompute& all = report.all;
     text = "RECOMPUTE  " + format_bytes(all.not_held_bytes, style.exact_bytes) + " not held, " +
            format_bytes(all.remade_bytes, style.exact_bytes) + " made again, " + format_time(all.extra_ns) + " more" +
-           (report.device ? " on the host" : "") + "\n           " + format_count(all.regions) + " regions in " +
-           format_count(report.steps.size()) + (report.steps.size() == 1 ? " step, " : " steps, ") + format_count(all.times) +
-           " recomputes; " + format_count(report.remade_values - report.unmatched_values) + " of " + format_count(report.remade_values) +
+           (report.device ? " on the host" : "") + "\n           " + counted(all.regions, "region") + " in " +
+           counted(report.steps.size(), "step") + ", " + counted(all.times, "recompute") + "; " +
+           format_count(report.remade_values - report.unmatched_values) + " of " + format_count(report.remade_values) +
            " remade values have their original\n\n";
     const std::optional<std::int64_t> step = report.shown_step;
     std::vector<const RegionFigure*> regions = regions_of(report, step);
@@ -139,10 +136,10 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
     std::string title = step_name(step);
     title[0] = title[0] == 's' ? 'S' : 'O';
     text += title + "\n" + regions_table(regions, TableFormat::text, style).render() + notes_of(regions, style) +
-            more(count, regions.size(), "regions");
+            more_line(count, regions.size(), "regions");
     if (report.steps.size() > 1)
       text += "\nSteps (--step shows another one)\n" + steps_table(report, rows, TableFormat::text, style).render() +
-              more(report.steps.size(), rows, "steps");
+              more_line(report.steps.size(), rows, "steps");
     const auto largest = largest_of(report, step, top);
     if (!largest.empty()) text += "\nThe largest values made again\n" + values_table(largest, TableFormat::text, style).render();
     std::uint64_t still_live = 0;
@@ -157,13 +154,15 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
 }
 
 std::string recompute_markdown(const RecomputeReport& report, std::size_t top, const Style& style) {
+  if (report.regions.empty()) return "No checkpoint region and no recompute.\n";
   const std::optional<std::int64_t> step = report.shown_step;
-  return regions_table(regions_of(report, step), TableFormat::md, style).render() + "\n" +
-         steps_table(report, report.steps.size(), TableFormat::md, style).render() + "\n" +
-         values_table(largest_of(report, step, top), TableFormat::md, style).render();
+  std::string text = markdown_part("Regions of " + step_name(step), regions_table(regions_of(report, step), TableFormat::md, style));
+  text += markdown_part("Steps", steps_table(report, report.steps.size(), TableFormat::md, style));
+  text += markdown_part("The largest values made again", values_table(largest_of(report, step, top), TableFormat::md, style));
+  return text;
 }
 
-std::string recompute_csv(const RecomputeReport& report) {
+void write_recompute_csv(std::ostream& out, const RecomputeReport& report) {
   Table table({{"step"},
                {"microbatch"},
                {"region"},
@@ -180,14 +179,14 @@ std::string recompute_csv(const RecomputeReport& report) {
                {"autocast"}},
               TableFormat::csv, {});
   const auto number = [](const auto& value) { return Cell::words(value ? std::to_string(*value) : ""); };
+  out << table.render_titles();
   for (const RegionFigure& region : report.regions)
-    table.row({number(region.step), number(region.microbatch), Cell::words(region.scope), Cell::words(region.module),
-               Cell::words(region.kind), Cell::words(std::to_string(region.times)),
-               Cell::words(region.early_stopped ? (*region.early_stopped ? "true" : "false") : ""), number(region.held_bytes),
-               Cell::words(std::to_string(region.not_held_bytes)), Cell::words(std::to_string(region.still_live_bytes)),
-               Cell::words(std::to_string(region.remade_bytes)), Cell::words(std::to_string(region.extra_ns)),
-               Cell::words(joined(region.input_dtypes)), Cell::words(region.autocast)});
-  return table.render();
+    out << table.render_row({number(region.step), number(region.microbatch), Cell::words(region.scope), Cell::words(region.module),
+                             Cell::words(region.about->kind), Cell::count(region.times),
+                             Cell::words(region.early_stopped ? (*region.early_stopped ? "true" : "false") : ""), number(region.held_bytes),
+                             Cell::bytes(region.not_held_bytes), Cell::bytes(region.still_live_bytes), Cell::bytes(region.remade_bytes),
+                             Cell::count(region.extra_ns), Cell::words(joined(region.about->input_dtypes)),
+                             Cell::words(region.about->autocast)});
 }
 
 }  // namespace liveset::report

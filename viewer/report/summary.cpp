@@ -181,16 +181,21 @@ Result<std::vector<OutOfMemoryFigure>> out_of_memory_in(const trace::TraceFile& 
   return figures;
 }
 
-Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options) {
+Result<PhysicalLedger> read_physical(const trace::TraceFile& file, const std::string& heap, const ledger::Range& range,
+                                     const ledger::Progress& progress) {
   ledger::PhysicalOptions physical;
-  physical.range = options.range;
-  physical.progress = options.progress;
-  if (!options.heap.empty()) {
-    Result<std::uint32_t> heap = ledger::find_heap(file, options.heap);
-    if (!heap) return heap.take_error();
-    physical.heap = *heap;
+  physical.range = range;
+  physical.progress = progress;
+  if (!heap.empty()) {
+    Result<std::uint32_t> found = ledger::find_heap(file, heap);
+    if (!found) return found.take_error();
+    physical.heap = *found;
   }
-  Result<PhysicalLedger> ledger = ledger::build_physical(file, physical);
+  return ledger::build_physical(file, physical);
+}
+
+Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options) {
+  Result<PhysicalLedger> ledger = read_physical(file, options.heap, options.range, options.progress);
   if (!ledger) return ledger.take_error();
   Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, {ledger::no_event, options.progress});
   if (!attribution) return attribution.take_error();

@@ -100,6 +100,10 @@ struct SummaryOptions {
   std::optional<int> job_status = std::nullopt;  // Ending::status, which no trace tells
 };
 
+// The ledger that a report of a heap needs; without a name, of the heap that is shown.
+Result<ledger::PhysicalLedger> read_physical(const trace::TraceFile& file, const std::string& heap, const ledger::Range& range,
+                                             const ledger::Progress& progress);
+
 // Errors: what the ledger refuses; a heap or a counter that the trace does not have (usage).
 Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options);
 

@@ -239,4 +239,13 @@ std::string Table::render() const {
   return text;
 }
 
+std::string markdown_part(const std::string& title, const Table& table) {
+  return table.empty() ? "" : "### " + title + "\n\n" + table.render() + "\n";
+}
+
+std::string more_line(std::size_t all, std::size_t shown, const std::string& what) {
+  if (all <= shown) return "";
+  return "  (" + format_count(all - shown) + " more" + (what.empty() ? "" : " " + what) + "; --top shows more)\n";
+}
+
 }  // namespace liveset::report

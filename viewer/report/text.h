@@ -54,6 +54,7 @@ class Table {
  public:
   Table(std::vector<Column> columns, TableFormat format, Style style) : columns_(std::move(columns)), format_(format), style_(style) {}
   void row(std::vector<Cell> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
   // The title line, then all rows.
   std::string render() const;
   // For long lists with fixed widths: the parts one by one.
@@ -71,5 +72,11 @@ class Table {
   Style style_;
   std::vector<std::vector<Cell>> rows_;
 };
+
+// One of several tables of a Markdown text, under its title; nothing of a table without rows.
+std::string markdown_part(const std::string& title, const Table& table);
+
+// "  (12 more regions; --top shows more)\n"; nothing when all are shown.
+std::string more_line(std::size_t all, std::size_t shown, const std::string& what = "");
 
 }  // namespace liveset::report

@@ -1,4 +1,5 @@
 // Names as JSON and tables have them, and the check that our enums are those of the schema.
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -43,14 +44,27 @@ static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE 
 static_assert(static_cast<int>(Kind::node_end) == proto::EVENT_NODE_END && static_cast<int>(Kind::holder) == proto::EVENT_HOLDER);
 static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
 
-constexpr std::size_t max_path_bytes = 65536;
+constexpr std::size_t max_path_scopes = 4096;  // a file of a few bytes can nest scopes by the million
+constexpr std::string_view cut_mark = "...";
 
-std::string path_of(const Dictionary& dictionary, std::uint32_t scope, bool only_modules, std::string_view separator) {
+bool inside_character(const std::string& text, std::size_t at) { return at < text.size() && (text[at] & 0xc0) == 0x80; }
+
+std::string shortened(const std::string& path, bool from_root, std::size_t most) {
+  if (from_root && path.size() <= most) return path;
+  const std::size_t room = most - cut_mark.size();
+  std::size_t head = from_root ? room / 2 : 0, tail = path.size() - std::min(path.size(), room - head);
+  for (int i = 0; i < 3 && inside_character(path, head); ++i) --head;
+  for (int i = 0; i < 3 && inside_character(path, tail); ++i) ++tail;
+  return path.substr(0, head).append(cut_mark).append(path, tail);
+}
+
+std::string path_of(const Dictionary& dictionary, std::uint32_t scope, bool only_modules, std::string_view separator, std::size_t most) {
   std::vector<std::string_view> names;
   std::size_t bytes = 0;
   // A parent's id is smaller than its child's (the reader sees to that), so this ends.
-  for (; scope != 0 && scope < dictionary.scopes.size() && bytes < max_path_bytes; scope = dictionary.scopes[scope].parent) {
+  for (std::size_t steps = 0; scope != 0 && scope < dictionary.scopes.size(); scope = dictionary.scopes[scope].parent) {
     const Scope& entry = dictionary.scopes[scope];
+    if (bytes > most || ++steps > max_path_scopes) break;
     if (only_modules && entry.kind != ScopeKind::module) continue;
     names.push_back(dictionary.string(entry.name));
     bytes += names.back().size() + separator.size();
@@ -60,7 +74,7 @@ std::string path_of(const Dictionary& dictionary, std::uint32_t scope, bool only
     if (name != names.rbegin()) path += separator;
     path += *name;
   }
-  return path;
+  return shortened(path, scope == 0 || scope >= dictionary.scopes.size(), most);
 }
 
 }  // namespace
@@ -161,7 +175,7 @@ std::string_view dtype_name(int dtype) {
   }
 }
 
-std::string Dictionary::module_path(std::uint32_t scope) const { return path_of(*this, scope, true, "."); }
-std::string Dictionary::scope_path(std::uint32_t scope) const { return path_of(*this, scope, false, "/"); }
+std::string Dictionary::module_path(std::uint32_t scope, std::size_t most) const { return path_of(*this, scope, true, ".", most); }
+std::string Dictionary::scope_path(std::uint32_t scope, std::size_t most) const { return path_of(*this, scope, false, "/", most); }
 
 }  // namespace liveset::trace

@@ -162,8 +162,11 @@ struct Dictionary {
   std::vector<Frame> frames;
   std::vector<Stack> stacks;
   std::string_view string(std::uint32_t id) const { return id < strings.size() ? std::string_view(strings[id]) : std::string_view(); }
-  std::string module_path(std::uint32_t scope) const;  // names of the module scopes from the root, joined by "."; "" when none
-  std::string scope_path(std::uint32_t scope) const;   // all scopes, joined by "/"
+  // Names of the module scopes from the root, joined by "."; "" when none. What is longer than `most` bytes goes in its middle, and where
+  // the way to the root is too long, at the beginning: both show as "...".
+  static constexpr std::size_t max_path_bytes = 16384;
+  std::string module_path(std::uint32_t scope, std::size_t most = max_path_bytes) const;
+  std::string scope_path(std::uint32_t scope, std::size_t most = max_path_bytes) const;  // all scopes, joined by "/"
   // "train.py:57 forward < train.py:80 step", outside of torch where there are such frames; "(why there are none)"; "" for stack 0.
   std::string stack_text(std::uint32_t stack) const;
 };

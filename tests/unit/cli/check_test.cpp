@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 using test::Ran;
+using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -212,7 +214,24 @@ TEST_F(Check, RanksWithoutATraceAreAFinding) {
   const json one = json::parse(ran.out)["checks"][0];
   EXPECT_EQ(one["name"], "ranks");
   EXPECT_EQ(one["findings"][0]["kind"], "missing_ranks");
-  EXPECT_THAT(std::string(one["findings"][0]["detail"]), HasSubstr("1 of 2 ranks"));
+  EXPECT_THAT(std::string(one["findings"][0]["detail"]),
+              AllOf(HasSubstr("of the job's 2 ranks"), HasSubstr("of 1 (rank 0)"), HasSubstr("--some-ranks")));
+  const Ran some = check(file + " --distributed --some-ranks --format json");
+  EXPECT_EQ(some.status, 0) << some.err;
+  EXPECT_THAT(json::parse(some.out)["checks"][0]["not_observed"], Contains("1 of the job's 2 ranks"));
+  EXPECT_EQ(check(file + " --some-ranks --max-peak 1GiB").status, 2);
+}
+
+TEST_F(Check, TablesNameTheTraceAndWhatIsNotListed) {
+  trace.step(0);
+  trace.attribute("liveset.replay", R"({"kind":"value","region":"r","module":"m","op":"o","detail":"d","more":3})");
+  trace.open();
+  const Ran csv = check(path() + " --replay --format csv");
+  EXPECT_EQ(csv.out,
+            "check,kind,region,module,op,step,count,detail,trace\nreplay,value,r,m,o,0,1,d,\n"
+            "replay,not_listed,,,,,3,findings that are not listed one by one,\n");
+  EXPECT_THAT(check(path() + " --replay --format md").out,
+              AllOf(HasSubstr("- replay: 4 findings\n\n### Findings\n\n| check"), HasSubstr("| value |")));
 }
 
 TEST_F(Check, RefusesATraceThatWasNotRecordedForIt) {

@@ -1,6 +1,8 @@
 // recompute and leaks as a person calls them: formats, names, exit statuses.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_program.h"
@@ -129,6 +131,85 @@ TEST_F(OneStep, LeaksFailOnlyWhenAsked) {
   EXPECT_EQ(run_program("leaks --fail --min-delay 0.007 " + trace.path()).status, 0);
   EXPECT_EQ(run_program("leaks --fail --min-delay 0.006 " + trace.path()).status, 1);
   EXPECT_EQ(run_program("leaks --min-bytes many " + trace.path()).status, 2);
+}
+
+TEST_F(OneStep, MarkdownHasATitleForEachTableAndNoEmptyOnes) {
+  const std::string leaks = run_program("leaks --format md " + trace.path()).out;
+  EXPECT_THAT(leaks, testing::StartsWith("### 1 value lived on after the last use in backward\n\n| bytes"));
+  EXPECT_EQ(leaks.find("###", 4), std::string::npos) << leaks;
+  const std::string recompute = run_program("recompute --format md " + trace.path()).out;
+  EXPECT_THAT(recompute, testing::AllOf(testing::StartsWith("### Regions of step 7\n\n| times"), HasSubstr("\n\n### Steps\n\n"),
+                                        HasSubstr("\n\n### The largest values made again\n\n")));
+  EXPECT_EQ(run_program("leaks --format md --min-bytes 102401 " + trace.path()).out, "No leaks.\n");
+}
+
+// One value lives on, one was saved for a node that did not run, and every step leaves a block more.
+TEST(Leaks, CsvHasWhatTheTextHas) {
+  TorchTrace trace;
+  const auto model = trace.module("GPT");
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    trace.step(static_cast<std::int64_t>(step));
+    trace.phase = proto::PHASE_FORWARD;
+    const std::uint64_t used = 0x100000 + step * 0x10000, unused = used + 0x4000, kept = used + 0x8000;
+    for (const std::uint64_t address : {used, unused, kept}) trace.make(address, 4096 + (address - used) / 0x4000, model);
+    const auto number = static_cast<std::int64_t>(2 * step);
+    trace.graph_node("ExpBackward0", number);
+    trace.keep(used, "ExpBackward0.result");
+    trace.graph_node("LogBackward0", number + 1);
+    trace.keep(unused, "LogBackward0.self");
+    trace.backward(1);
+    trace.phase = proto::PHASE_BACKWARD;
+    trace.node_begin("ExpBackward0", number);
+    trace.node_end("ExpBackward0", number);
+    trace.mark(proto::EVENT_BACKWARD_END);
+    trace.phase = proto::PHASE_OTHER;
+    trace.mark(proto::EVENT_PHASE);
+    trace.free(used);
+    trace.free(unused);
+    trace.mark(proto::EVENT_STEP_END, static_cast<std::int64_t>(step));
+  }
+  trace.open();
+  const std::string csv = run_program("leaks --format csv " + trace.path()).out;
+  EXPECT_THAT(csv, testing::StartsWith("name,module,kind,step,bytes,held_ns,holder,guess,evidence,list\n"));
+  EXPECT_THAT(csv, testing::AllOf(HasSubstr("ExpBackward0.result,GPT,retained,0,4096,"), HasSubstr(",overdue\n"),
+                                  HasSubstr("LogBackward0.self,GPT,retained,0,4097,"), HasSubstr(",unused\n"),
+                                  HasSubstr("GPT,GPT,,,12294,,,,\"3 blocks of 4098 bytes, steps 0..2\",growth\n")));
+}
+
+// Of 2,000 steps, each with a region below 1,000 modules whose names make a path of 64,000 bytes: a row takes what it shows, and what is
+// not shown takes nothing.
+TEST(Hostile, DeepScopesAndManyRegionsTakeLittle) {
+  constexpr std::uint64_t steps = 2'000;
+  TorchTrace trace;
+  std::uint32_t scope = 0;
+  for (int depth = 0; depth < 1000; ++depth) scope = trace.module(std::string(63, static_cast<char>('a' + depth % 26)), scope);
+  const auto region = trace.region("checkpoint:0", scope), block = trace.module("block", region);
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    trace.step(static_cast<std::int64_t>(step));
+    trace.phase = proto::PHASE_FORWARD;
+    trace.begin(region);
+    trace.make(0x1000, 64, block);
+    trace.drop(0, 0x1000, block);
+    trace.free(0x1000);
+    trace.end(region);
+    trace.phase = proto::PHASE_BACKWARD;
+    trace.begin_again(region);
+    trace.make(0x2000, 64, block);
+    trace.remake(0, 0x2000, region);
+    trace.end_again(region);
+    trace.free(0x2000);
+  }
+  EXPECT_LT(std::filesystem::file_size((trace.open(), trace.path())), 1'000'000U);
+  for (const char* command : {"recompute --format json ", "recompute --format csv ", "recompute ", "leaks --format json "}) {
+    const Ran ran = run_program(command + trace.path() + " | wc -c");
+    EXPECT_EQ(ran.err, "") << command;
+    EXPECT_LT(std::stoull(ran.out), steps * 110'000) << command;
+  }
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LT(usage.ru_maxrss, 256 * 1024);
+#endif
 }
 
 TEST(NoBackward, IsSaid) {

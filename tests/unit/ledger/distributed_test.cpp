@@ -213,6 +213,27 @@ TEST_F(Distributed, ABucketHasTheParametersThatWereStatedForItFromThenOn) {
   EXPECT_EQ(facts.reductions_known, 2U);
 }
 
+// As any writer of JSON may write it: without spaces, with escapes, in any order.
+TEST_F(Distributed, WhatTheJobSaysIsJson) {
+  trace.make(bucket, 64);
+  trace.step(0);
+  trace.attribute("liveset.bucket", R"({"parameters":["Net.block.\u00e9"],"bucket":3})");
+  forward();
+  backward();
+  collective(bucket, 3);
+  trace.begin_again(region);
+  trace.begin(block);
+  trace.end(block, region);
+  trace.end_again(region, R"({"early_stopped":true})");
+  backward_end();
+  const RankFacts facts = facts_of(trace);
+  ASSERT_EQ(facts.policies.size(), 1U);
+  ASSERT_EQ(facts.policies[0].regions.size(), 1U);
+  EXPECT_EQ(facts.policies[0].regions[0].early_stopped, 1U);
+  ASSERT_EQ(facts.late.size(), 1U);
+  EXPECT_EQ(facts.late[0].parameter, "Net.block.\xc3\xa9");
+}
+
 TEST_F(Distributed, BlocksOfARegionByHeapAndSavedValuesOnce) {
   const std::uint32_t cuda = trace.heap("cuda:0");
   trace.step(0);

@@ -40,6 +40,25 @@ TEST_F(Dictionaries, PathsOfScopes) {
   EXPECT_EQ(file.dictionary().module_path(99), "");
 }
 
+TEST_F(Dictionaries, LongPathsAreCutInTheirMiddleAndDeepOnesAtTheirRoot) {
+  proto::Dictionary dictionary;
+  add_scope(dictionary, 1, 0, proto::SCOPE_MODULE, "root" + std::string(10'000, 'x'));
+  add_scope(dictionary, 2, 1, proto::SCOPE_MODULE, "leaf");
+  add_scope(dictionary, 3, 0, proto::SCOPE_MODULE,
+            "\xc3\xa9" + std::string(508, 'a') + std::string(1000, '\xc3').replace(0, 2, "\xc3\xa9"));
+  for (std::uint32_t id = 4; id < 5000; ++id) add_scope(dictionary, id, id == 4 ? 0 : id - 1, proto::SCOPE_REGION, "");
+  const TraceFile file = open_with(dictionary);
+  const std::string path = file.dictionary().module_path(2, 1024);
+  EXPECT_EQ(path.size(), 1024U);
+  EXPECT_EQ(file.dictionary().module_path(2).size(), 10'009U);  // whole, as nobody asks for less
+  EXPECT_TRUE(path.starts_with("rootxxx")) << path;
+  EXPECT_TRUE(path.ends_with("xxx.leaf")) << path;
+  EXPECT_THAT(path, HasSubstr("x...x"));
+  EXPECT_THAT(file.dictionary().module_path(3, 1024), HasSubstr("aa..."));  // no half character before the mark
+  EXPECT_EQ(file.dictionary().scope_path(4999, 1024), "..." + std::string(1021, '/'));
+  EXPECT_EQ(file.dictionary().module_path(4999, 1024), "...");
+}
+
 TEST_F(Dictionaries, CyclesAreCut) {
   proto::Dictionary dictionary;
   add_scope(dictionary, 1, 2, proto::SCOPE_MODULE, "a");
@@ -47,7 +66,7 @@ TEST_F(Dictionaries, CyclesAreCut) {
   add_scope(dictionary, 3, 3, proto::SCOPE_MODULE, "c");
   const TraceFile file = open_with(dictionary);
   EXPECT_EQ(file.dictionary().module_path(2), "a.b");
-  EXPECT_EQ(file.dictionary().module_path(3), "c");
+  EXPECT_EQ(file.dictionary().module_path(3, 1024), "c");
 }
 
 TEST_F(Dictionaries, IdsBeyondTheEndReadAsEmpty) {
