@@ -10,16 +10,23 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <streambuf>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "profiler/writer/trace_writer.h"
+#include "tests/fuzz/torch_events.h"
 #include "tests/fuzz/trace_mutator.h"
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
-#include "viewer/ledger/attribution.h"
 #include "viewer/ledger/logical_trace.h"
-#include "viewer/ledger/retention.h"
+#include "viewer/report/leaks.h"
+#include "viewer/report/peak.h"
 #include "viewer/report/ranks.h"
+#include "viewer/report/recompute.h"
 #include "viewer/report/summary.h"
 #include "viewer/trace/facts.h"
 #include "viewer/trace/trace_file.h"
@@ -35,7 +42,7 @@ struct Outcome {
 
 void mix(std::uint64_t& hash, std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3U; }
 
-// All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
+// `liveset check`, of a job of two such ranks.
 void read_checks(const trace::TraceFile& file, const std::string& path) {
   std::vector<trace::TraceFile> files;
   for (int rank = 0; rank < 2; ++rank) {
@@ -43,9 +50,51 @@ void read_checks(const trace::TraceFile& file, const std::string& path) {
     if (again) files.push_back(std::move(*again));
   }
   if (files.empty() || file.allocations() > 1'000'000) return;
-  const Result<std::vector<report::Check>> checks = report::check_distributed(files);
-  if (checks) (void)report::check_text(*checks, 20, {});
+  std::vector<report::Check> checks;
+  for (const bool some_ranks : {false, true}) {
+    if (auto distributed = report::check_distributed(files, some_ranks)) checks = std::move(*distributed);
+  }
+  if (auto replay = report::check_replay(files)) checks.push_back(std::move(*replay));
+  if (auto equivalence = report::check_equivalence(files.front(), files.back())) checks.push_back(std::move(*equivalence));
+  (void)report::check_text(checks, 20, {});
+  (void)report::check_table(checks, report::TableFormat::md, {});
+  (void)report::check_json(checks).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
+
+// Takes what is written, and keeps nothing.
+struct Nowhere : std::streambuf {
+  int overflow(int c) override { return c; }
+  std::streamsize xsputn(const char*, std::streamsize count) override { return count; }
+};
+
+void read_peak(const trace::TraceFile& file) {
+  for (const report::GroupBy by : {report::GroupBy::memory_class, report::GroupBy::module, report::GroupBy::op, report::GroupBy::stack}) {
+    report::PeakOptions options;
+    options.by = by;
+    if (by == report::GroupBy::op) options.at = file.events() / 2;
+    const Result<report::PeakReport> peak = report::build_peak(file, options);
+    if (!peak) continue;
+    (void)report::peak_text(*peak, 10, {});
+    (void)report::shortage_text(*peak, {});
+    (void)report::peak_report_json(*peak).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  }
+}
+
+void read_recompute_and_leaks(const trace::TraceFile& file) {
+  Nowhere nowhere;
+  std::ostream out(&nowhere);
+  if (const auto recompute = report::build_recompute(file, {})) {
+    report::write_recompute_json(out, *recompute);
+    report::write_recompute_csv(out, *recompute);
+    out << report::recompute_text(*recompute, 10, {}) << report::recompute_markdown(*recompute, 10, {});
+  }
+  if (const auto leaks = report::build_leaks(file, {})) {
+    report::write_leaks_json(out, *leaks);
+    out << report::leaks_text(*leaks, 10, {}) << report::leaks_markdown(*leaks, {}) << report::leaks_csv(*leaks);
+  }
+}
+
+// All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
 
 void read_reports(const trace::TraceFile& file) {
   using nlohmann::ordered_json;
@@ -81,11 +130,9 @@ Outcome read_path(const std::string& path) {
   if (!status) outcome.said += status.error().message();
   if (const auto facts = trace::read_facts(path); !facts) outcome.said += facts.error().message();
   // The analysis must stand whatever the reader lets through.
-  if (auto physical = ledger::build_physical(*file)) {
-    if (const auto lineage = ledger::trace_lineage(*file, *physical)) (void)ledger::trace_retention(*file, *physical, *lineage, {});
-    (void)ledger::attribute_blocks(*file, *physical);
-  }
   (void)ledger::build_logical(*file, {});
+  read_peak(*file);
+  read_recompute_and_leaks(*file);
   read_reports(*file);
   read_checks(*file, path);
   return outcome;
@@ -165,6 +212,8 @@ void add_dry_run(writer::TraceWriter& writer, std::uint64_t time_ns) {
   }
 }
 
+constexpr std::uint32_t first_torch_name = 2000;
+
 std::string good_trace(std::uint64_t seed, bool finished) {
   const test::TemporaryFolder folder;
   const std::string path = folder.file("good.liveset");
@@ -190,9 +239,53 @@ std::string good_trace(std::uint64_t seed, bool finished) {
   }
   add_recomputes(*writer, time_ns);
   add_dry_run(*writer, time_ns);
+  const test::TorchEvents torch(*writer, first_torch_name, time_ns);
+  for (const writer::Event& event : torch.events()) writer->append(event);
   if (finished) writer->finish("exit");
   writer.reset();
   return test::read_file(path);
+}
+
+// The trace of a PyTorch job that says each of its events once, but one event `times` times.
+std::string repeated_trace(std::size_t which, std::size_t times) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.file("repeated.liveset");
+  std::string error;
+  auto writer = writer::TraceWriter::create(path, test::header_info(), &error);
+  if (writer == nullptr) return {};
+  test::TrainPattern::define(*writer);
+  const test::TorchEvents torch(*writer, first_torch_name, 1000);
+  for (std::size_t i = 0; i < torch.events().size(); ++i) {
+    for (std::size_t again = 0; again < (i == which ? times : 1); ++again) writer->append(torch.events()[i]);
+  }
+  writer->finish("exit");
+  writer.reset();
+  return test::read_file(path);
+}
+
+// Of the second step, each event of another kind, scope, name or class than those before: what is quadratic in it takes minutes.
+std::size_t repeat_events(std::size_t times) {
+  std::size_t which = 0, files = 0;
+  std::vector<writer::Event> events;
+  {
+    const test::TemporaryFolder folder;
+    std::string error;
+    auto writer = writer::TraceWriter::create(folder.file("events.liveset"), test::header_info(), &error);
+    if (writer == nullptr) return 0;
+    events = test::TorchEvents(*writer, first_torch_name, 1000).events();
+  }
+  std::set<std::tuple<int, int, std::uint32_t, int>> seen;
+  bool second = false;
+  for (const writer::Event& event : events) {
+    second = second || (event.kind == proto::EVENT_STEP_BEGIN && event.number == 1);
+    const auto number = which++;
+    if (!second || !seen.emplace(event.kind, event.phase, event.scope, event.memory_class).second) continue;
+    if (event.kind == proto::EVENT_ATTRIBUTE) seen.erase({event.kind, event.phase, event.scope, event.memory_class});
+    if (event.kind == proto::EVENT_STEP_END) break;
+    (void)read_bytes(repeated_trace(number, times));
+    ++files;
+  }
+  return files;
 }
 
 // Keeps the file that fails, so that it can be read again.
@@ -229,12 +322,18 @@ int campaign(std::size_t iterations, std::uint64_t seed) {
       lies_noticed += read_bytes(mutator.lie()).said.empty() ? 0 : 1;
     }
   }
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t times = 10'000;
+#else
+  constexpr std::size_t times = 100'000;
+#endif
+  const std::size_t repeated = repeat_events(times);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::printf(
       "fuzz_reader: 2 files, each with %zu cuts, %zu flipped bytes and %zu lies behind right checksums (%zu noticed); "
-      "%ld MiB at most\n",
-      iterations, iterations, iterations, lies_noticed, usage.ru_maxrss / 1024);
+      "%zu files that repeat one event %zu times; %ld MiB at most\n",
+      iterations, iterations, iterations, lies_noticed, repeated, times, usage.ru_maxrss / 1024);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   if (usage.ru_maxrss > 400 * 1024) return 1;
 #endif
