@@ -138,7 +138,7 @@ void add_check(CLI::App& app, Context& context) {
       "  liveset run --check-replay -o run.liveset -- python train.py\n"
       "  liveset check run.liveset --replay --max-peak 20GiB\n"
       "  liveset check plain.liveset checkpointed.liveset --equivalence\n"
-      "The exit status is 0 when all checks pass, 1 when one does not, 2 when the trace was not recorded for it. A trace of the run that\n"
+      "The exit status is 0 when all checks pass, 1 when one does not, 2 when the trace was not recorded for it. A trace of the run that "
       "cannot be read is a finding; with --strict the status is then 3, and 4 when one could be read only in part.");
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")

@@ -55,7 +55,7 @@ void add_leaks(CLI::App& app, Context& context) {
       "  unused    values that were saved for nodes which backward never ran\n"
       "  growth    blocks made in a step that outlive the next one, in each of the last steps\n"
       "What waits for a stream (record_stream) is no leak, and is shown apart. csv and json list values one by one, and say of each "
-      "whether it\n"
+      "whether it "
       "was saved by the graph (retained), made by a recompute (remade), given up by a checkpoint region or read by it (region_input).\n");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);

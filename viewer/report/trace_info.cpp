@@ -148,7 +148,7 @@ std::string sources_text(const trace::TraceFile& file, const Style& style) {
   for (std::size_t id = 1; id < sources.size(); ++id) {
     text += "  source        " + wrapped(sources[id].name + " " + sources[id].version, style, 16) + "\n";
     text += "    covers      " + wrapped(sources[id].covers, style, 16) + "\n";
-    text += "    cannot see  " + wrapped(sources[id].cannot_see, style, 16) + "\n";
+    if (!sources[id].cannot_see.empty()) text += "    cannot see  " + wrapped(sources[id].cannot_see, style, 16) + "\n";
   }
   return text;
 }
@@ -158,7 +158,8 @@ Table sources_table(const trace::TraceFile& file, TableFormat format, const Styl
   const auto& sources = file.dictionary().sources;
   for (std::size_t id = 1; id < sources.size(); ++id) {
     table.row({Cell::words(sources[id].name), Cell::words(sources[id].version), Cell::words("covers"), Cell::words(sources[id].covers)});
-    table.row({Cell::words(""), Cell::words(""), Cell::words("cannot see"), Cell::words(sources[id].cannot_see)});
+    if (!sources[id].cannot_see.empty())
+      table.row({Cell::words(""), Cell::words(""), Cell::words("cannot see"), Cell::words(sources[id].cannot_see)});
   }
   return table;
 }
