@@ -43,7 +43,7 @@ void add_recompute(CLI::App& app, Context& context) {
   command->footer(
       "  times     how often a region ran again\n"
       "  held      what it kept for that: its inputs, random states, what a selective checkpoint keeps; ?: the job does not say\n"
-      "  not held  what its forward made for backward, gave up, and memory got back until it was made again\n"
+      "  not held  what its forward saved and gave up, and what was freed before it was made again\n"
       "  remade    what the recomputes made again; extra ms: how long they took, by the host's clock\n"
       "  end       early: stopped once the last value that backward needs was there; whole: ran to its end; -: not known\n"
       "  original  the value of the forward that was made again: module, node of backward and slot that saved it, #2 the second of the "
