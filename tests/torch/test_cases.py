@@ -114,6 +114,21 @@ class Cases(CaseTest):
         self.assertGreaterEqual(dirty, 3 * 688128)
         self.assertLess(clean, 688128)  # not even one step's
 
+    def test_who_holds_the_pools_gradients(self):
+        holders = []
+        for clean in (False, True):
+            run = self.record_case("pool_segments", clean, ("--who-holds",))
+            holders.append([(growth["block_bytes"], growth["holder"]) for growth in run.read("leaks")["growth"]])
+        held = "global `kept` of __main__ (a list)"
+        self.assertEqual(sorted(holders[0]), [(4 * 8 * 4 * side * side, held) for side in (16, 32, 64)])
+        self.assertEqual(holders[1], [])
+
+    def test_one_segment(self):
+        """checkpoint_sequential with one segment (rasbt/deeplearning-models#74) runs it as it is: there is no region, and no saving."""
+        one, none = (self.record(CASES / "whole_model.py", option, name=option[2:]) for option in ("--segment", "--none"))
+        self.assertEqual(one.read("recompute")["regions"], [])
+        self.assertEqual(one.read("peak")["bytes"], none.read("peak")["bytes"])
+
 
 class Leaks(CaseTest):
     """Which list of `leaks` has something; a clean twin's are all empty."""
@@ -126,6 +141,14 @@ class Leaks(CaseTest):
 
     def test_kept_output(self):
         self.assert_leaks("kept_output", "values", "growth")
+
+    def test_kept_recompute(self):
+        """tanh's result, 256 x 64 float32, of each of four blocks and three steps: made again, and kept after its last use."""
+        self.assert_leaks("kept_recompute", "values")
+        values = self.record_case("kept_recompute", False).read("leaks")["values"]
+        self.assertEqual({(value["name"], value["kind"], value["bytes"]) for value in values},
+                         {(f"Net.blocks.{block}/TanhBackward0.result", "remade", 256 * 64 * 4) for block in range(4)})
+        self.assertEqual(len(values), 12)
 
     def test_cycle(self):
         self.assert_leaks("cycle", "growth")

@@ -42,6 +42,19 @@ class LogicalTest(TorchTest):
         reruns = [event["value"] for event in ledger["events"] if event["kind"] == "rerun"]
         self.assertEqual(sorted(reruns), [f"Chain.layers.{layer}/recomputed" for layer in range(6)])
 
+    def test_reruns_without_an_original(self):
+        """Each block divides by a number, a tensor of 8 bytes that each run of it makes and that is not given up: the graph keeps the first."""
+        run = self.record(SOURCE / "samples/torch_gpt/train.py", "--checkpoint", "block", "--steps", "1")
+        reruns, sizes, before = 0, [], 0
+        for event in run.read("ledger", "--logical")["events"]:
+            if event["kind"] == "rerun":
+                reruns += 1
+                if event["original"] is None:
+                    sizes.append(event["live_bytes"] - before)
+            before = event["live_bytes"]
+        self.assertEqual(sizes, [8] * 4)
+        self.assertEqual(reruns - len(sizes), len(run.read("recompute")["values"]))
+
     def test_what_the_gpt_retains(self):
         for mode in ("none", "block"):
             with self.subTest(mode):

@@ -178,8 +178,10 @@ for row in ROWS:
 
 # What can be asked of a run beside the record, all at once.
 OPTIONS = ("--stacks", "--check-replay", "--fingerprint", "--who-holds")
-WITH_OPTIONS = ("autocast.py", "grad_scaler.py", "accumulation.py", "own_hooks.py", "in_place.py", "profiled.py", "region_error.py",
-                "functional.py", "compiled.py aot_eager", "interrupted.py recompute", "trainer.py checkpoint reentrant", "lightning_job.py")
+WITH_OPTIONS = ("autocast.py", "grad_scaler.py", "accumulation.py", "loader.py fork", "loader.py spawn", "data_parallel.py", "offload.py disk",
+                "compiled.py aot_eager", "functional.py", "own_hooks.py", "in_place.py", "profiled.py", "region_error.py",
+                "interrupted.py recompute", "ends.py os_exit", "ends.py hook", "late.py late", "late.py never",
+                "trainer.py checkpoint reentrant", "lightning_job.py", "accelerate_job.py")
 
 
 def add_with_options(row):
