@@ -52,7 +52,7 @@ void add_ledger(CLI::App& app, Context& context) {
   which->add_option("--at", options->address, "what lived at this address, and when")->option_text("ADDRESS");
   which->require_option(1);
   command->footer(
-      "A rerun of --logical whose `original` is null made what its region had not given up: a number that the code\n"
+      "A rerun of --logical whose `original` is null made what its region had not given up: a number that the code "
       "writes (the graph keeps the first one), or what a recompute returns and no graph saves.");
   command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")->option_text("NAME");
   add_output_options(*command, context);
