@@ -3,7 +3,7 @@ import subprocess
 import unittest
 
 import torch
-from support import LIVESET, SOURCE, TorchTest
+from support import LIVESET, SOURCE, TorchTest, slots_readable
 
 TRAIN = SOURCE / "samples/torch_gpt/train.py"
 LAYERS, STEPS = 4, 3
@@ -52,7 +52,8 @@ class RecomputeTest(TorchTest):
         none = self.record(TRAIN, "--steps", str(STEPS), "--checkpoint", "none", name="none").summary()
         for plain, step, sums in zip(none["steps"], run.summary()["steps"], report["steps"]):
             held = step["backward_start"]["classes"]
-            self.assertEqual(plain["backward_start"]["classes"]["activation"] - held["activation"] - held["checkpoint_input"],
+            unread = 0 if slots_readable() else 8 * LAYERS  # numbers that nodes of regions save
+            self.assertEqual(plain["backward_start"]["classes"]["activation"] - held["activation"] - held["checkpoint_input"] - unread,
                              sums["not_held_bytes"])
 
     def test_reentrant(self):
@@ -64,7 +65,8 @@ class RecomputeTest(TorchTest):
                          {(1, False, "reentrant", "order")})
         self.assertFalse(any(value["guess"] for value in report["values"]))
         # The same values, for the same slots; but a number that the code writes (8 bytes) passes no hook, so the other kind holds it.
-        names = [sorted((value["step"], value["bytes"], value["slot"]) for value in each["values"] if value["bytes"] > 8)
+        # Which slot of a node waits for a region's value can be read from torch 2.14 on.
+        names = [sorted((value["step"], value["bytes"], slots_readable() and value["slot"]) for value in each["values"] if value["bytes"] > 8)
                  for each in (block, report)]
         self.assertEqual(names[0], names[1])
 
