@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Proves that what runs the tests and benchmarks (scripts/support/test_report.py, tests/torch/run_module.py,
-tests/bench/bench.py) does not call nothing a success."""
+tests/bench/bench.py, scripts/torch_matrix) does not call nothing a success."""
 import contextlib
+import importlib.machinery
+import importlib.util
 import io
 import os
 import subprocess
@@ -79,6 +81,36 @@ class Bench(Runner):
         self.assertEqual(self.bench(lambda figures: figures.goal("time", 1, "s", 2))[0], 0)
         self.assertEqual(self.bench(lambda figures: figures.goal("time", 3, "s", 2))[0], 1)
         self.assertEqual(self.bench(lambda figures: figures.skip("torch", "not there")), (1, "skipped: torch: not there"))
+
+
+class Matrix(Runner):
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(ROOT, "scripts/torch_matrix")
+        loader = importlib.machinery.SourceFileLoader("torch_matrix", path)
+        self.matrix = importlib.util.module_from_spec(importlib.util.spec_from_loader("torch_matrix", loader))
+        loader.exec_module(self.matrix)
+
+    def test_a_lineage_that_is_not_said_is_wrong_and_one_too_many_too(self):
+        right = self.matrix.lineage_is_right
+        self.assertTrue(right("gpt block", {"drop": 1, "rerun": 2, "use": 3}))
+        self.assertFalse(right("gpt block", {"drop": 1, "rerun": 0, "use": 3}))
+        self.assertFalse(right("gpt none", {"drop": 0, "rerun": 1, "use": 0}))
+        self.assertTrue(right("chain", {"drop": 0, "rerun": 0, "use": 0}))  # nobody says what it has
+
+    def test_gaps_of_one_version_are_its_own_and_those_of_all_are_named_once(self):
+        gaps = self.matrix.own_gaps
+        self.assertEqual(gaps({}), ({}, set()))
+        self.assertEqual(gaps({"2.6": {"slots": "stderr"}}), ({"2.6": {"slots": "stderr"}}, set()))
+        self.assertEqual(gaps({"2.6": {"slots": "a", "names": "b"}, "2.9": {"names": "c"}}), ({"2.6": {"slots": "a"}, "2.9": {}}, {"names"}))
+
+    def test_a_sample_that_is_not_there(self):
+        os.mkdir(os.path.join(self.folder, "bin"))
+        self.write("bin/liveset", "")
+        done = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "scripts/torch_matrix"), "--samples", "gtp", "--build", self.folder],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no such sample: gtp", done.stderr)
 
 
 if __name__ == "__main__":
