@@ -143,7 +143,6 @@ class Pass {
   void born(const trace::Columns& columns, std::uint64_t event);
   BlockDetails* details_of(std::uint32_t ordinal);
   void detail(std::uint32_t ordinal, const BlockName& name, const trace::TensorFacts& facts, std::uint32_t scope, bool decides);
-  std::uint32_t region_of(std::uint32_t scope) const;
   void still_alive(std::uint32_t region, std::uint64_t event);
   void backward(std::uint32_t thread);
 
@@ -280,8 +279,10 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
     residents_.release(value, event, columns.time_ns[index]);
   const bool names_slots = value == 0 && options_.details_at != no_event && event <= options_.details_at;
   const std::int64_t slot = names_slots ? trace::tensor_facts(columns.number[at_.number]).index : trace::TensorFacts::no_index;
-  if (names_slots && kind == Kind::value_use) slots_.waits(columns.thread[index], region_of(columns.scope[index]), slot, string);
-  if (names_slots && kind == Kind::value_drop) slots_.saved(region_of(columns.scope[index]), slot, columns.scope[index]);
+  if (names_slots && kind == Kind::value_use)
+    slots_.waits(columns.thread[index], region_of(file_.dictionary(), columns.scope[index]), slot, string);
+  if (names_slots && kind == Kind::value_drop)
+    slots_.saved(region_of(file_.dictionary(), columns.scope[index]), slot, columns.scope[index]);
   if (heap == 0 || address == 0) return;  // it states no storage
 
   ++out_.statements;
@@ -299,7 +300,7 @@ void Pass::statement(const trace::Columns& columns, std::uint32_t index, Kind ki
   const Claim claim = claim_of(kind, value != 0, stated, block);
   const bool decides = class_rank(claim.memory_class) < class_rank(block.stated());
   block.state(claim.memory_class, claim.why);
-  if (claim.why == Evidence::dropped) dropped_[region_of(columns.scope[index])].push_back(ordinal);
+  if (claim.why == Evidence::dropped) dropped_[region_of(file_.dictionary(), columns.scope[index])].push_back(ordinal);
   out_.named_blocks += !block.named();
   block.name();
   if (follows_values_ && value != 0 &&
@@ -342,10 +343,10 @@ void Pass::detail(std::uint32_t ordinal, const BlockName& name, const trace::Ten
   const bool of_region = !is_value && (name.kind == Kind::value_remake || name.kind == Kind::value_drop);
   if (of_region && details.slot == trace::TensorFacts::no_index) {
     details.slot = facts.index;
-    details.region = region_of(scope);
+    details.region = region_of(file_.dictionary(), scope);
   }
   if (of_region && !details.in_graph && name.kind == Kind::value_remake)
-    slots_.again(region_of(scope), facts.index, name.name, details.slot_name);
+    slots_.again(region_of(file_.dictionary(), scope), facts.index, name.name, details.slot_name);
   details.gathered |= name.memory_class == MemoryClass::parameter && file_.dictionary().string(name.name).starts_with("gathered:");
   if (name.value == 0 && name.name == 0) return;
   const bool known = std::any_of(details.names.begin(), details.names.end(),
@@ -362,15 +363,6 @@ void Pass::still_alive(std::uint32_t region, std::uint64_t event) {
     if (block.death > event) block.doubt(Evidence::dropped, Evidence::dropped_alive);
   }
   dropped_.erase(dropped);
-}
-
-// The region around a scope.
-std::uint32_t Pass::region_of(std::uint32_t scope) const {
-  const auto& scopes = file_.dictionary().scopes;
-  for (int depth = 0; scope != 0 && scope < scopes.size() && depth < 256; ++depth, scope = scopes[scope].parent) {
-    if (scopes[scope].kind == trace::ScopeKind::region) return scope;
-  }
-  return 0;
 }
 
 void Pass::backward(std::uint32_t thread) {

@@ -92,11 +92,6 @@ class TraceLedger {
   LogicalLedger finish() { return builder_.finish(); }
 
  private:
-  struct OpenScope {
-    std::uint32_t scope = 0;
-    std::uint32_t region = no_index;
-  };
-
   std::uint32_t value_of(std::uint32_t id) {
     // An id beyond the dictionary (a damaged file has such) must not make room for all below it.
     std::uint32_t& value = id < value_of_.size() ? value_of_[id] : unnamed_.try_emplace(id, no_index).first->second;
@@ -155,6 +150,7 @@ class TraceLedger {
     value.op = block->second.op;
     value.slot = block->second.slot;
     value.microbatch = block->second.microbatch;
+    value.original_event = block->second.original_event;
     value.incarnation = std::max(block->second.incarnation, 1U) - 1;  // its rerun counts one on
     const std::uint32_t index = builder_.add_value(std::move(value));
     block_values_[event.allocation] = index;
@@ -173,23 +169,21 @@ class TraceLedger {
   void scope_begin(const trace::Event& event) {
     const bool region = event.scope < dictionary_.scopes.size() && dictionary_.scopes[event.scope].kind == trace::ScopeKind::region;
     if (region)
-      scopes_[event.thread].push_back(
-          {event.scope, builder_.begin_region(std::string(dictionary_.string(dictionary_.scopes[event.scope].name)))});
+      scopes_[event.thread].begin(event.scope,
+                                  builder_.begin_region(std::string(dictionary_.string(dictionary_.scopes[event.scope].name))));
   }
 
   void scope_end(const trace::Event& event) {
-    const auto stack = scopes_.find(event.thread);
-    if (stack == scopes_.end() || stack->second.empty() || stack->second.back().scope != event.scope) return;
-    builder_.end_region(stack->second.back().region, event.phase, event.index, step_);
-    stack->second.pop_back();
+    const auto open = scopes_.find(event.thread);
+    if (open == scopes_.end()) return;
+    open->second.end(event.scope, [&](std::uint32_t region) { builder_.end_region(region, event.phase, event.index, step_); });
   }
 
   void attribute(const trace::Event& event) {
     if (dictionary_.string(event.name).starts_with("standin.")) return;  // of the dry run, wherever it happened
-    const auto stack = scopes_.find(event.thread);
-    if (stack == scopes_.end() || stack->second.empty() || stack->second.back().scope != event.scope) return;
-    builder_.set_attribute(stack->second.back().region, std::string(dictionary_.string(event.name)),
-                           std::string(dictionary_.string(event.text)));
+    const auto open = scopes_.find(event.thread);
+    if (open == scopes_.end() || open->second.empty() || open->second.key() != event.scope) return;
+    builder_.set_attribute(open->second.back(), std::string(dictionary_.string(event.name)), std::string(dictionary_.string(event.text)));
   }
 
   const trace::Dictionary& dictionary_;
@@ -199,9 +193,9 @@ class TraceLedger {
   std::vector<std::uint32_t> value_of_;                       // dictionary id -> value
   std::unordered_map<std::uint32_t, std::uint32_t> unnamed_;  // the same for ids that the dictionary does not have
   std::vector<std::uint32_t> reads_;
-  std::unordered_map<std::uint64_t, std::uint32_t> block_values_;     // allocation -> value, of those that live
-  std::unordered_map<std::uint32_t, std::vector<OpenScope>> scopes_;  // open regions, per thread
-  std::vector<std::uint32_t> kept_;                                   // since the last backward began: what its graph walk states
+  std::unordered_map<std::uint64_t, std::uint32_t> block_values_;       // allocation -> value, of those that live
+  std::unordered_map<std::uint32_t, OpenStack<std::uint32_t>> scopes_;  // open regions, per thread
+  std::vector<std::uint32_t> kept_;                                     // since the last backward began: what its graph walk states
   std::size_t next_keep_ = 0;
   std::int64_t step_ = no_number;
 };
@@ -213,7 +207,11 @@ Result<LogicalLedger> build_logical(const trace::TraceFile& file, const Range& r
   if (!survey) return survey.take_error();
   RetainedBlocks retained;
   if (survey->derived) {
-    RetainedFinder finder(file.dictionary());
+    Result<PhysicalLedger> physical = build_physical(file);
+    if (!physical) return physical.take_error();
+    const Result<Lineage> lineage = trace_lineage(file, *physical);
+    if (!lineage) return lineage.error();
+    RetainedFinder finder(file.dictionary(), *physical, *lineage);
     const auto visit = [&](const trace::Event& event) { return finder.visit(event), true; };
     if (Status status = trace::for_each_event(file, visit); !status) return status.take_error();
     retained = finder.finish();

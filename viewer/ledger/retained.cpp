@@ -1,6 +1,9 @@
 #include "viewer/ledger/retained.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "viewer/ledger/value_names.h"
 
 namespace liveset::ledger {
 
@@ -18,6 +21,16 @@ bool is_of_the_model(MemoryClass memory_class) {
 
 }  // namespace
 
+RetainedFinder::RetainedFinder(const trace::Dictionary& dictionary, const PhysicalLedger& physical, const Lineage& lineage)
+    : dictionary_(dictionary), physical_(physical), lineage_(lineage), slots_(dictionary) {
+  std::vector<std::uint32_t> all(lineage.values.size());
+  std::iota(all.begin(), all.end(), 0);
+  for (const std::uint32_t i : all) values_.try_emplace(lineage.values[i].block, i);
+  originals_ = number_originals(lineage, all, [&](const RemadeValue& value) {
+    return value_name(dictionary_.module_path(value.scope), dictionary_.string(value.slot));
+  });
+}
+
 void RetainedFinder::visit(const trace::Event& event) {
   switch (event.kind) {
     case Kind::alloc: allocate(event); break;
@@ -30,9 +43,12 @@ void RetainedFinder::visit(const trace::Event& event) {
       if (is_of_the_model(event.memory_class))
         if (const Live* block = block_at(event)) of_the_model_.insert(block->allocation);
       break;
-    case Kind::graph_node: graph_nodes_[event.thread] = event.name; break;
+    case Kind::graph_node: slots_.walk(event.thread, event.name); break;
     case Kind::value_use:
-      if (event.value == 0) waiting_[{event.scope, trace::tensor_facts(event.number).index}] = {graph_nodes_[event.thread], event.name};
+      if (event.value == 0) slots_.waits(event.thread, event.scope, trace::tensor_facts(event.number).index, event.name);
+      break;
+    case Kind::value_drop:
+      if (event.value == 0) slots_.saved(region_of(dictionary_, event.scope), trace::tensor_facts(event.number).index, event.scope);
       break;
     case Kind::value_remake:
       if (event.value == 0) remake(event);
@@ -41,27 +57,40 @@ void RetainedFinder::visit(const trace::Event& event) {
     case Kind::microbatch_begin: microbatch_ = event.number; break;
     case Kind::step_begin:
       names_.clear();
-      waiting_.clear();
       remade_.clear();
-      rounds_.clear();
       microbatch_ = -1;
       break;
     case Kind::scope_begin:
-      if (event.scope < dictionary_.scopes.size() && dictionary_.scopes[event.scope].kind == trace::ScopeKind::region)
-        regions_[event.thread].push_back({event.scope, {}});
+      if (event.scope >= dictionary_.scopes.size() || dictionary_.scopes[event.scope].kind != trace::ScopeKind::region) break;
+      regions_[event.thread].begin(rounds_, event.thread, event.scope, event.phase);
+      if (event.phase != Phase::recompute) slots_.forward(event.scope);
       break;
-    case Kind::scope_end: end_region(event); break;
+    case Kind::scope_end:
+      if (const auto open = regions_.find(event.thread); open != regions_.end())
+        open->second.end(event.scope, [this](const Regions::Region& region) { end_region(region); });
+      break;
+    case Kind::attribute:
+      if (const auto open = regions_.find(event.thread); open != regions_.end() && dictionary_.string(event.name) == "checkpoint")
+        if (const auto* region = open->second.is_forward(rounds_, event.scope); region != nullptr && !region->repeats)
+          slots_.forward(event.scope);
+      break;
     default: break;
   }
 }
 
 void RetainedFinder::allocate(const trace::Event& event) {
   const Key key{event.heap, event.address};
-  live_[key] = {event.size, event.allocation, event.scope, microbatch_};
+  const Live& live = live_[key] = {event.size, event.allocation, event.scope, microbatch_};
   keys_[event.allocation] = key;
   if (event.phase != Phase::recompute) return;
-  if (const auto regions = regions_.find(event.thread); regions != regions_.end() && !regions->second.empty())
-    regions->second.back().made.push_back(event.allocation);
+  if (const auto value = values_.find(event.allocation); value != values_.end()) {
+    name_remade(live, lineage_.values[value->second]);
+    return;
+  }
+  const auto regions = regions_.find(event.thread);
+  if (regions == regions_.end() || regions->second.empty()) return;
+  Regions::Region* const recompute = regions->second.recompute();
+  (recompute != nullptr ? *recompute : regions->second.back()).kept.push_back(event.allocation);
 }
 
 void RetainedFinder::release(std::uint64_t allocation) {
@@ -87,10 +116,9 @@ void RetainedFinder::retain(const trace::Event& event, MemoryClass memory_class)
   const Live& live = *at;
   auto block = found_.blocks.find(live.allocation);
   if (block == found_.blocks.end()) {
-    std::string_view slot = dictionary_.string(event.name);
-    if (slot.empty()) slot = trace::class_name(memory_class);
-    RetainedBlock& named = name_block(live, slot);
-    if (event.kind == Kind::value_retain) name_slot({graph_nodes_[event.thread], event.name}, named);
+    const SlotName name{event.kind == Kind::value_retain ? slots_.node(event.thread) : 0, event.name, 0};
+    RetainedBlock& named = name_block(live, name, trace::class_name(memory_class), 0);
+    if (event.kind == Kind::value_retain) name_slot(name, named);
     named.memory_class = memory_class == MemoryClass::none ? MemoryClass::activation : memory_class;
   } else if (block->second.recomputed) {
     return;
@@ -108,55 +136,67 @@ RetainedBlocks RetainedFinder::finish() {
   return std::move(found_);
 }
 
-void RetainedFinder::end_region(const trace::Event& event) {
-  const auto regions = regions_.find(event.thread);
-  if (regions == regions_.end() || regions->second.empty() || regions->second.back().scope != event.scope) return;
-  const std::vector<std::uint64_t> made = std::move(regions->second.back().made);
-  regions->second.pop_back();
-  for (const std::uint64_t allocation : made) {
+void RetainedFinder::end_region(const Regions::Region& region) {
+  for (const std::uint64_t allocation : region.kept) {
     const auto key = keys_.find(allocation);
     if (key == keys_.end() || found_.blocks.count(allocation) != 0) continue;
     // Its free may lie in a part of the file that cannot be read: then its address is nobody's by now, or another's.
     const auto live = live_.find(key->second);
     if (live == live_.end() || live->second.allocation != allocation) continue;
-    RetainedBlock& block = name_block(live->second, "recomputed");
+    const auto slot = remade_.find(allocation);
+    const SlotName name = slot != remade_.end() ? slot->second : SlotName{};
+    RetainedBlock& block = name_block(live->second, name, "recomputed", std::max(region.round, 1U));
     block.memory_class = MemoryClass::recomputed_activation;
     block.recomputed = true;
-    block.incarnation = 1 + rounds_[event.scope];
-    if (const auto slot = remade_.find(allocation); slot != remade_.end()) {
-      name_slot(slot->second, block);
-      remade_.erase(slot);
-    }
+    name_slot(name, block);
+    if (slot != remade_.end()) remade_.erase(slot);
   }
-  if (event.phase == Phase::recompute) ++rounds_[event.scope];
 }
 
 // In which slot of its region a block was made again: what waits there says which node's it is.
 void RetainedFinder::remake(const trace::Event& event) {
   const Live* block = block_at(event);
-  const auto slot = waiting_.find({event.scope, trace::tensor_facts(event.number).index});
-  if (block != nullptr && (slot != waiting_.end() || event.name != 0))
-    remade_.try_emplace(block->allocation, slot != waiting_.end() ? slot->second : Slot{0, event.name});
+  if (block == nullptr || values_.contains(block->allocation)) return;
+  SlotName& name = remade_[block->allocation];
+  slots_.again(event.scope, trace::tensor_facts(event.number).index, event.name, name);
 }
 
-// "AddmmBackward0.mat1" of the node AddmmBackward0 is its slot mat1; where no node is known, what stands before the last dot is it.
-void RetainedFinder::name_slot(const Slot& slot, RetainedBlock& block) const {
-  const std::string_view name = dictionary_.string(slot.name);
-  const std::size_t dot = name.rfind('.');
-  block.op = dictionary_.string(slot.node);
-  if (block.op.empty() && dot != std::string_view::npos) block.op = name.substr(0, dot);
-  block.slot = dot == std::string_view::npos ? name : name.substr(dot + 1);
+void RetainedFinder::name_slot(const SlotName& name, RetainedBlock& block) const {
+  const auto [op, slot] = node_and_slot(dictionary_, name);
+  block.op = op;
+  block.slot = slot;
 }
 
-RetainedBlock& RetainedFinder::name_block(const Live& live, std::string_view slot) {
+RetainedBlock& RetainedFinder::name_block(const Live& live, const SlotName& name, std::string_view otherwise, std::uint32_t incarnation) {
+  const std::string_view slot = dictionary_.string(name.slot);
   RetainedBlock block;
-  block.module = dictionary_.module_path(live.scope);
+  block.module = dictionary_.module_path(name.saved_in != 0 ? name.saved_in : live.scope);
   block.microbatch = live.microbatch;
-  block.name = block.module;
-  if (!block.name.empty()) block.name += "/";
-  block.name += slot;
+  block.incarnation = incarnation;
+  block.name = value_name(block.module, slot.empty() ? otherwise : slot);
   const std::uint32_t ordinal = ++names_[block.name];
   if (ordinal > 1) block.name += "#" + std::to_string(ordinal);
+  if (!slot.empty()) block.name = incarnation_name(std::move(block.name), incarnation);
+  block.bytes = live.size;
+  return found_.blocks[live.allocation] = std::move(block);
+}
+
+RetainedBlock& RetainedFinder::name_remade(const Live& live, const RemadeValue& value) {
+  RetainedBlock block;
+  block.module = dictionary_.module_path(value.scope != 0 ? value.scope : live.scope);
+  block.microbatch = live.microbatch;
+  block.incarnation = value.incarnation;
+  block.memory_class = MemoryClass::recomputed_activation;
+  block.recomputed = true;
+  name_slot({0, value.slot, 0}, block);
+  if (const auto original = originals_.find(value.original); original != originals_.end()) {
+    block.name = original->second.first;
+    if (original->second.second > 1) block.name += "#" + std::to_string(original->second.second);
+    block.original_event = physical_.blocks.find(value.original)->birth;
+  } else {
+    block.name = value_name(dictionary_.module_path(value.scope), dictionary_.string(value.slot));
+  }
+  block.name = incarnation_name(std::move(block.name), value.incarnation);
   block.bytes = live.size;
   return found_.blocks[live.allocation] = std::move(block);
 }

@@ -1,4 +1,5 @@
-// First pass over a PyTorch trace: which blocks the graph retained, and which ones a recompute made that outlived it.
+// A pass over a PyTorch trace: which blocks the graph retained, and which ones a recompute made that outlived it. What the lineage
+// knows has its name from there, so that every report calls it the same.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -8,16 +9,20 @@
 #include <utility>
 #include <vector>
 
+#include "viewer/ledger/lineage.h"
+#include "viewer/ledger/open_scopes.h"
+#include "viewer/ledger/slot_names.h"
 #include "viewer/trace/trace_file.h"
 
 namespace liveset::ledger {
 
 struct RetainedBlock {
-  std::string name;               // module path of its birth, the node and slot that holds it, and #N where that repeats in the step
-  std::string module, op, slot;   // parts of the name: of its birth; the node that holds it ("AddmmBackward0") and its slot ("mat1")
+  std::string name;  // module path, the node and slot that holds it, #N where that repeats in the step, and @K when it was made again
+  std::string module, op, slot;   // parts of the name: of its birth, or where it was saved; the node that holds it, and its slot
   std::int64_t microbatch = -1;   // at its birth; -1: none was begun in its step
-  std::uint32_t incarnation = 0;  // 0: made for the first time; 1, 2, ...: by that recompute of its region in its step
+  std::uint32_t incarnation = 0;  // 0: made for the first time; 1, 2, ...: by that recompute of its region
   std::uint64_t bytes = 0;
+  std::uint64_t original_event = no_event;  // the allocation of the block that it replaces
   trace::MemoryClass memory_class = trace::MemoryClass::activation;
   bool recomputed = false;
 };
@@ -34,7 +39,7 @@ struct RetainedBlocks {
 
 class RetainedFinder {
  public:
-  explicit RetainedFinder(const trace::Dictionary& dictionary) : dictionary_(dictionary) {}
+  RetainedFinder(const trace::Dictionary& dictionary, const PhysicalLedger& physical, const Lineage& lineage);
   void visit(const trace::Event& event);
   RetainedBlocks finish();
 
@@ -45,35 +50,33 @@ class RetainedFinder {
     std::uint32_t scope = 0;
     std::int64_t microbatch = -1;
   };
-  struct Slot {
-    std::uint32_t node = 0, name = 0;  // String ids
-  };
-  struct Region {
-    std::uint32_t scope = 0;
-    std::vector<std::uint64_t> made;  // allocations of its recompute, in order; none when the region runs for the first time
-  };
+  using Regions = OpenRegions<std::vector<std::uint64_t>>;  // allocations of its recompute, in order
 
   void allocate(const trace::Event& event);
   void release(std::uint64_t allocation);
   void retain(const trace::Event& event, trace::MemoryClass memory_class);
-  void end_region(const trace::Event& event);
+  void end_region(const Regions::Region& region);
   const Live* block_at(const trace::Event& event) const;
-  RetainedBlock& name_block(const Live& live, std::string_view slot);
-  void name_slot(const Slot& slot, RetainedBlock& block) const;
+  RetainedBlock& name_block(const Live& live, const SlotName& name, std::string_view otherwise, std::uint32_t incarnation);
+  RetainedBlock& name_remade(const Live& live, const RemadeValue& value);
+  void name_slot(const SlotName& name, RetainedBlock& block) const;
   void remake(const trace::Event& event);
 
   const trace::Dictionary& dictionary_;
+  const PhysicalLedger& physical_;
+  const Lineage& lineage_;
+  std::unordered_map<std::uint64_t, std::uint32_t> values_;                             // of the lineage, by allocation
+  std::unordered_map<std::uint32_t, std::pair<std::string, std::uint32_t>> originals_;  // their names and numbers
   RetainedBlocks found_;
   std::map<Key, Live> live_;
-  std::unordered_map<std::uint64_t, Key> keys_;                     // of live blocks, by allocation
-  std::unordered_map<std::uint32_t, std::vector<Region>> regions_;  // open ones, per thread
-  std::unordered_map<std::string, std::uint32_t> names_;            // how often in this step
-  std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;        // allocation -> backward that it was last kept for
-  std::unordered_set<std::uint64_t> of_the_model_;                  // allocations that hold parameters and the like: no activations
-  std::unordered_map<std::uint32_t, std::uint32_t> graph_nodes_;    // by thread: node that its walk has come to
-  std::map<std::pair<std::uint32_t, std::int64_t>, Slot> waiting_;  // by region and index: slots that wait for it, in this step
-  std::unordered_map<std::uint64_t, Slot> remade_;                  // by allocation, until its region ends
-  std::unordered_map<std::uint32_t, std::uint32_t> rounds_;         // by region: recomputes that ended in this step
+  std::unordered_map<std::uint64_t, Key> keys_;  // of live blocks, by allocation
+  RegionRounds rounds_;
+  SlotNames slots_;
+  std::unordered_map<std::uint32_t, Regions> regions_;        // open ones, per thread
+  std::unordered_map<std::string, std::uint32_t> names_;      // how often in this step
+  std::unordered_map<std::uint64_t, std::uint64_t> kept_in_;  // allocation -> backward that it was last kept for
+  std::unordered_set<std::uint64_t> of_the_model_;            // allocations that hold parameters and the like: no activations
+  std::unordered_map<std::uint64_t, SlotName> remade_;        // by allocation, until its region ends
   std::int64_t microbatch_ = -1;
   std::uint64_t backward_ = 1;
 };

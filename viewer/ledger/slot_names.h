@@ -98,6 +98,14 @@ class SlotNames {
   std::uint64_t slots_ = 0, left_out_ = 0;
 };
 
+// The region around a scope; 0: none.
+inline std::uint32_t region_of(const trace::Dictionary& names, std::uint32_t scope) {
+  for (int depth = 0; scope != 0 && scope < names.scopes.size() && depth < 256; ++depth, scope = names.scopes[scope].parent) {
+    if (names.scopes[scope].kind == trace::ScopeKind::region) return scope;
+  }
+  return 0;
+}
+
 // "AddmmBackward0", "mat1": of a slot's name, and of the node where a walk has named that.
 inline std::pair<std::string_view, std::string_view> node_and_slot(const trace::Dictionary& names, const SlotName& name) {
   const std::string_view slot = names.string(name.slot);
