@@ -22,12 +22,15 @@ bool is_of_the_model(MemoryClass memory_class) {
 }  // namespace
 
 RetainedFinder::RetainedFinder(const trace::Dictionary& dictionary, const PhysicalLedger& physical, const Lineage& lineage)
-    : dictionary_(dictionary), physical_(physical), lineage_(lineage), slots_(dictionary) {
+    : dictionary_(dictionary), physical_(physical), lineage_(lineage), paths_(dictionary), slots_(dictionary) {
   std::vector<std::uint32_t> all(lineage.values.size());
   std::iota(all.begin(), all.end(), 0);
   for (const std::uint32_t i : all) values_.try_emplace(lineage.values[i].block, i);
+  std::unordered_map<std::uint64_t, std::string_view> bases;  // by scope and slot
   originals_ = number_originals(lineage, all, [&](const RemadeValue& value) {
-    return value_name(dictionary_.module_path(value.scope), dictionary_.string(value.slot));
+    const auto [base, is_new] = bases.try_emplace(std::uint64_t{value.scope} << 32 | value.slot);
+    if (is_new) base->second = paths_.keep(value_name(std::string(paths_.module(value.scope)), dictionary.string(value.slot)));
+    return base->second;
   });
 }
 
@@ -190,7 +193,7 @@ RetainedBlock& RetainedFinder::name_remade(const Live& live, const RemadeValue& 
   block.recomputed = true;
   name_slot({0, value.slot, 0}, block);
   if (const auto original = originals_.find(value.original); original != originals_.end()) {
-    block.name = original->second.first;
+    block.name = std::string(original->second.first);
     if (original->second.second > 1) block.name += "#" + std::to_string(original->second.second);
     block.original_event = physical_.blocks.find(value.original)->birth;
   } else {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "viewer/ledger/lineage.h"
 #include "viewer/ledger/open_scopes.h"
+#include "viewer/ledger/path_names.h"
 #include "viewer/ledger/slot_names.h"
 #include "viewer/trace/trace_file.h"
 
@@ -65,8 +67,9 @@ class RetainedFinder {
   const trace::Dictionary& dictionary_;
   const PhysicalLedger& physical_;
   const Lineage& lineage_;
-  std::unordered_map<std::uint64_t, std::uint32_t> values_;                             // of the lineage, by allocation
-  std::unordered_map<std::uint32_t, std::pair<std::string, std::uint32_t>> originals_;  // their names and numbers
+  PathNames paths_;
+  std::unordered_map<std::uint64_t, std::uint32_t> values_;                                  // of the lineage, by allocation
+  std::unordered_map<std::uint32_t, std::pair<std::string_view, std::uint32_t>> originals_;  // their names and numbers
   RetainedBlocks found_;
   std::map<Key, Live> live_;
   std::unordered_map<std::uint64_t, Key> keys_;  // of live blocks, by allocation

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "viewer/ledger/slot_names.h"
+#include "viewer/ledger/value_names.h"
 #include "viewer/report/json_stream.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"
@@ -41,7 +42,6 @@ class Builder {
   void rounds();
   void values();
   void steps();
-  void name_originals(const std::vector<std::uint32_t>& shown);
   std::shared_ptr<const AboutRegion> about(const CheckpointRegion& region);
   std::string_view base_name(const RemadeValue& value);
   std::uint64_t bytes(std::uint32_t block) const { return physical_.blocks.bytes(*physical_.blocks.find(block)); }
@@ -51,11 +51,6 @@ class Builder {
   const Lineage& lineage_;
   const bool all_values_;
   RecomputeReport report_;
-  struct Original {
-    std::string_view base;
-    std::uint32_t number = 0;
-  };
-  std::unordered_map<std::uint32_t, Original> originals_;                         // by block
   std::unordered_map<std::uint64_t, std::string_view> bases_;                     // by scope and slot
   std::unordered_map<std::uint32_t, std::shared_ptr<const AboutRegion>> abouts_;  // by String id
 };
@@ -127,25 +122,6 @@ std::string_view Builder::base_name(const RemadeValue& value) {
   return place->second = report_.names->keep(ledger::value_name(std::string(module), names_.string(value.slot)));
 }
 
-// Names repeat in a step (a module that is called twice, a node of each type): they are numbered in the order in which originals were made.
-void Builder::name_originals(const std::vector<std::uint32_t>& shown) {
-  std::vector<std::tuple<std::uint32_t, std::uint32_t>> order;  // original, value
-  for (const std::uint32_t i : shown)
-    if (lineage_.values[i].original != ledger::no_block) order.emplace_back(lineage_.values[i].original, i);
-  std::sort(order.begin(), order.end());
-  std::unordered_map<std::string_view, std::uint32_t> seen;
-  std::pair<bool, std::int64_t> step{};
-  for (const auto& [original, index] : order) {
-    if (originals_.contains(original)) continue;
-    const RemadeValue& value = lineage_.values[index];
-    const CheckpointRegion& region = lineage_.regions[lineage_.rounds[value.round].region];
-    if (std::pair(region.has_step, region.step) != step) seen.clear();
-    step = {region.has_step, region.step};
-    const std::string_view base = base_name(value);
-    originals_.emplace(original, Original{base, ++seen[base]});
-  }
-}
-
 void Builder::values() {
   report_.remade_values = lineage_.values.size();
   std::vector<std::uint32_t> shown;
@@ -156,16 +132,15 @@ void Builder::values() {
     if (*region.matched == 0) region.matched = name_of(value.matched);
     if (all_values_ || region.step == report_.shown_step) shown.push_back(i);
   }
-  name_originals(shown);
+  const auto originals = ledger::number_originals(lineage_, shown, [this](const RemadeValue& value) { return base_name(value); });
   report_.values.reserve(shown.size());
   for (const std::uint32_t i : shown) {
     const RemadeValue& value = lineage_.values[i];
     const RecomputeRound& round = lineage_.rounds[value.round];
     const RegionFigure& region = report_.regions[round.region];
     RemadeFigure& figure = report_.values.emplace_back();
-    const Original original = value.original != ledger::no_block ? originals_.at(value.original) : Original{base_name(value), 0};
-    figure.base = original.base;
-    figure.original_number = original.number;
+    const bool known = value.original != ledger::no_block;
+    std::tie(figure.base, figure.original_number) = known ? originals.at(value.original) : std::pair(base_name(value), std::uint32_t{0});
     figure.incarnation = value.incarnation;
     figure.module = report_.names->module(value.scope);
     figure.slot = names_.string(value.slot);
