@@ -18,6 +18,7 @@ void (*restore)(Object* type, Object* error, Object* traceback) = nullptr;
 Object* (*item)(Object* tuple, std::intptr_t place) = nullptr;  // borrowed
 std::intptr_t (*size_of)(Object* tuple) = nullptr;
 Object* (*pack)(std::intptr_t size, ...) = nullptr;
+Object* (*bindable)(Object* function) = nullptr;
 int (*is_true)(Object* object) = nullptr;
 
 void release(Object* object) {
@@ -33,8 +34,13 @@ struct Pending {
 
 // `self`: what around() was called with.
 Object* call_around(Object* self, Object* arguments, Object* keywords) {
-  Object* token = call(item(self, 0), arguments, keywords);
-  if (token == nullptr) return nullptr;
+  Object* token = arguments;
+  if (item(self, 0) != py->none) {
+    token = call(item(self, 0), arguments, keywords);
+    if (token == nullptr) return nullptr;
+  } else {
+    py->increase(token);
+  }
   Object* given = arguments;
   if (size_of(self) > 3) {
     Object* both = token;
@@ -53,6 +59,10 @@ Object* call_around(Object* self, Object* arguments, Object* keywords) {
   }
   Object* result = call(item(self, 1), given, keywords);
   release(given);
+  if (item(self, 2) == py->none) {
+    release(token);
+    return result;
+  }
   Pending pending;
   if (result == nullptr) fetch(&pending.type, &pending.error, &pending.traceback);
   Object* done = call_with(item(self, 2), token, pending.type != nullptr ? pending.type : py->none, result != nullptr ? result : py->none,
@@ -71,10 +81,9 @@ Object* around(Object*, Object* const* values, std::intptr_t count) {
   static MethodDefinition definition{"liveset_around", reinterpret_cast<FastFunction>(reinterpret_cast<void (*)()>(&call_around)),
                                      method_keywords, nullptr};
   Object* held = nullptr;
-  if (count == 3 || (count == 4 && is_true(values[3]) == 0))
-    held = pack(3, values[0], values[1], values[2]);
-  else if (count == 4)
-    held = pack(4, values[0], values[1], values[2], values[3]);
+  const bool replaces = count > 3 && is_true(values[3]) != 0, method = count > 4 && is_true(values[4]) != 0;
+  if (count >= 3 && count <= 5 && !(method && bindable == nullptr))
+    held = replaces ? pack(4, values[0], values[1], values[2], values[3]) : pack(3, values[0], values[1], values[2]);
   if (held == nullptr) {
     if (py->error() != nullptr) return nullptr;
     py->increase(py->none);
@@ -82,7 +91,10 @@ Object* around(Object*, Object* const* values, std::intptr_t count) {
   }
   Object* function = py->new_function(&definition, held, nullptr);
   release(held);
-  return function;
+  if (!method || function == nullptr) return function;
+  Object* bound = bindable(function);
+  release(function);
+  return bound;
 }
 
 }  // namespace
@@ -92,6 +104,7 @@ Object* make_around(const CPython& interpreter) {
   const bool found = find(call, "PyObject_Call") && find(call_with, "PyObject_CallFunctionObjArgs") && find(fetch, "PyErr_Fetch") &&
                      find(restore, "PyErr_Restore") && find(item, "PyTuple_GetItem") && find(size_of, "PyTuple_Size") &&
                      find(pack, "PyTuple_Pack") && find(is_true, "PyObject_IsTrue");
+  find(bindable, "PyInstanceMethod_New");
   if (!found) return nullptr;
   static MethodDefinition definition{"around", around, method_fastcall, nullptr};
   return interpreter.new_function(&definition, nullptr, nullptr);

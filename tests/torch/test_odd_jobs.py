@@ -227,6 +227,39 @@ y.backward()
 print(x.grad is not None)
 """
 
+# Says when it is listed, and changes.
+OWN_METHODS = """
+import torch
+class Own(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.listed, self.inner = 0, torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
+for name in ("modules", "named_modules", "parameters", "named_parameters", "buffers", "named_buffers", "children", "named_children", "state_dict"):
+    def own(self, *arguments, name=name, **keywords):
+        print(name)
+        self.listed += 1
+        return getattr(torch.nn.Module, name)(self, *arguments, **keywords)
+    setattr(Own, name, own)
+model = Own()
+optimizer = torch.optim.SGD(model.inner.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+print(model.listed)
+"""
+
+COMPILED_STEP = """
+import torch
+from torch._dynamo.utils import counters
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(2, 4)).sum().backward()
+torch.compile(lambda: optimizer.step(), backend="eager")()
+print(dict(counters["graph_break"]), dict(counters["stats"]))
+"""
+
 COMPILED = """
 import torch
 from torch._dynamo.utils import counters
@@ -238,6 +271,9 @@ x = torch.randn(8, requires_grad=True)
 print(torch.equal(torch.compile(f, backend="eager")(x), 4 * x.detach()))
 print({kind: dict(found) for kind, found in counters.items()})
 """
+
+
+EVERYTHING = ("--check-replay", "--fingerprint", "--who-holds", "--stacks")
 
 
 class OddJobTest(TorchTest):
@@ -258,6 +294,20 @@ class OddJobTest(TorchTest):
 
     def test_a_stand_in_of_a_compiler_makes_no_warning(self):
         self.assertEqual(self.recorded(STAND_IN, "stand_in").stdout, "True\n")
+
+    def test_what_lists_a_module_is_not_called(self):
+        for options in ((), EVERYTHING):
+            run = self.record(OWN_METHODS, name="own_methods", options=options)
+            self.assertEqual((run.status, run.stdout, run.stderr), (0, "0\n", ""))
+            named = {event["name"] for event in run.read("dump")["events"] if event["kind"] == "storage" and event["class"] in ("parameter", "buffer")}
+            self.assertLessEqual({"inner.0.weight", "inner.0.bias", "inner.1.weight", "inner.1.bias", "inner.1.running_mean"}, named)
+
+    def test_the_compiler_does_not_meet_our_hooks_of_an_optimizer(self):
+        run = self.record(COMPILED_STEP, name="compiled_step", options=EVERYTHING)
+        plain = self.plain([sys.executable, self.folder / "compiled_step.py"])
+        self.assertEqual((run.status, run.stdout), (0, plain.stdout), run.stderr)
+        texts = lambda text: [line.rpartition("] ")[2] for line in text.splitlines() if not line.startswith("liveset: ")]
+        self.assertEqual(texts(run.stderr), texts(plain.stderr))
 
     def test_the_compiler_does_not_meet_us(self):
         run = self.record(COMPILED, name="compiled")

@@ -28,7 +28,9 @@ def data_address(tensor):
 
 
 def storage_address(tensor, storage):
-    """Of a tensor's storage."""
+    """Of a tensor's storage; 0 of a stand-in."""
+    if is_fake(tensor):
+        return 0
     return _read_only(tensor) if is_shared(tensor) else storage.data_ptr()
 
 

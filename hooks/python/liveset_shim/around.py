@@ -6,11 +6,11 @@ the same in Python, for an interpreter that lacks what that needs.
 import types
 
 
-def around(before, function, after, replaces=False):
+def around(before, function, after, replaces=False, method=False):
     """before(*arguments, **keywords) -> token, with `replaces` (token, other arguments); after(token, type of the exception or None,
     result or None). What these two raise is the job's own: a signal handler that ran meanwhile."""
     def liveset_around(*arguments, **keywords):
-        token = before(*arguments, **keywords)
+        token = arguments if before is None else before(*arguments, **keywords)
         if replaces:
             token, arguments = token
         raised = result = None
@@ -21,13 +21,16 @@ def around(before, function, after, replaces=False):
             raised = type(error)
             raise
         finally:
-            after(token, raised, result)
+            if after is not None:
+                after(token, raised, result)
     liveset_around._liveset_original = function
     return liveset_around
 
 
 def original_of(function):
     """The function in whose place `function` stands, or itself."""
+    if type(function).__name__ == "instancemethod":
+        function = function.__func__
     if type(function) is types.BuiltinFunctionType and function.__name__ == "liveset_around":
         return function.__self__[1]
     return getattr(function, "_liveset_original", function)

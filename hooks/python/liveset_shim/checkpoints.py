@@ -21,7 +21,7 @@ class Checkpoints:
     def __init__(self, context, modules):
         self.context = context
         self.regions = Regions(context, modules)
-        self.frames = weakref.WeakSet()  # not stated yet
+        self.frames = {}  # {weak reference: None} of those that are not stated yet
         self.graph = None  # of the engine's hooks, when they are there
         self.reentrant = None  # the reentrant regions' hooks
         self.met = set()  # selective regions that the graph which is walked now waits for
@@ -71,7 +71,8 @@ class Checkpoints:
             original(frame, self._marked(recompute_fn, region, weakref.ref(frame)), *arguments, **keywords)
             try:
                 frame._liveset_region = region
-                self.frames.add(frame)
+                # What it calls is no function of Python's, in which an exception of the job's signal handler would be lost.
+                self.frames[weakref.ref(frame, self.frames.pop)] = None
                 if self._kept_outputs(closure_of(recompute_fn)) is not None:
                     region.frame = weakref.ref(frame)
                 if frame.metadata_fn is not None:
@@ -90,19 +91,20 @@ class Checkpoints:
         return __init__
 
     def _hook_enter(self, original):
-        def __enter__(hook):
-            result = original(hook)
+        # What a signal handler raises in ours comes before torch's hooks are pushed, or after they are popped.
+        def before(hook):
             if hook._liveset_region is not None:
                 self.regions.enter(hook._liveset_region, lambda: self._facts(hook._liveset_frame()))
-            return result
-        return __enter__
+
+        return self.context.around(before, original, None, False, True)
 
     def _hook_exit(self, original):
-        def __exit__(hook, *arguments):
-            if hook._liveset_region is not None:
-                self.regions.leave(hook._liveset_region)
-            return original(hook, *arguments)
-        return __exit__
+        def after(arguments, raised, result):
+            region = arguments[0]._liveset_region
+            if region is not None:
+                self.regions.leave(region)
+
+        return self.context.around(None, original, after, False, True)
 
     def _facts(self, frame):
         """What Regions.describe() wants to know of a region that begins."""
@@ -231,8 +233,10 @@ class Checkpoints:
         """Says what the frames that came up since the last call hold. `read_node(node)`: tensors that an autograd node saved."""
         if not self.frames and not self.met:
             return
-        frames, self.frames = self.frames, weakref.WeakSet()
-        for frame in frames:
+        frames, self.frames = self.frames, {}
+        for frame in [reference() for reference in list(frames)]:
+            if frame is None:
+                continue
             try:
                 self._state_frame(frame, read_node)
                 # A walk meets the regions that its graph waits for, where it can read slots.

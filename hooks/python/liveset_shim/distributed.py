@@ -12,6 +12,7 @@ import weakref
 
 from .addresses import data_address, storage_address
 from .checkpoints import for_each_tensor
+from .tree import modules_in, owned, parameters_in
 
 MODULE = "torch._C._distributed_c10d"
 # Method of a process group: (what it is called in the trace, which argument is stated: what it reads; of a reduce_scatter what it
@@ -73,7 +74,7 @@ class Distributed:
             except Exception as error:
                 context.failed(error)
 
-        around = context.around(before, original, nothing)
+        around = context.around(before, original, None)
         if type(around) is types.BuiltinFunctionType:
             # Bound to the group as pybind11's own methods are, and for pybind11 one of them.
             return type(self.group.__dict__[method])(around)
@@ -124,7 +125,7 @@ class Distributed:
         self.names = {}
         for root in roots:
             kind = type(getattr(root, "_orig_mod", root)).__name__
-            for name, parameter in root.named_parameters():
+            for name, parameter in parameters_in(root):
                 self.names[id(parameter)] = weakref.ref(parameter), self.context.text(f"{kind}.{name}")
         return True
 
@@ -163,15 +164,11 @@ class Distributed:
                 length += len(name) + 4
 
 
-def nothing(token, raised, result):
-    """After it there is nothing to say."""
-
-
 def names_by_index(model):
     """Paths of the parameters that a DistributedDataParallel reduces, in its order."""
     found, seen = [], set()
-    for module_name, module in model.module.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
+    for module_name, module in modules_in(model.module):
+        for name, parameter in owned(module, "_parameters"):
             if parameter.requires_grad and f"{module_name}.{name}" not in model.parameters_to_ignore and id(parameter) not in seen:
                 seen.add(id(parameter))
                 found.append(".".join(part for part in (type(model).__name__, "module", module_name, name) if part))

@@ -11,6 +11,7 @@ import sys
 
 from .context import LOSS_VALUE
 from .tensor_values import TensorValues, element
+from .tree import modules_in, owned
 
 VARIABLE, FOLDER = "LIVESET_FINGERPRINT", "LIVESET_FINGERPRINT_VALUES"
 KEY, STEP_KEY = "liveset.fingerprint", "liveset.fingerprint.step"
@@ -38,8 +39,8 @@ class Fingerprint:
 
     def install(self):
         optimizer = importlib.import_module("torch.optim.optimizer")
-        self.handles = [optimizer.register_optimizer_step_pre_hook(self._before),
-                        optimizer.register_optimizer_step_post_hook(self._after)]
+        before, after = self._hooks()
+        self.handles = [optimizer.register_optimizer_step_pre_hook(before), optimizer.register_optimizer_step_post_hook(after)]
         self.state = state = self.context.state
 
         def stated(memory_class, tensor, name=0):
@@ -51,6 +52,19 @@ class Fingerprint:
             return state(memory_class, tensor, name)
         self.context.state = stated
         self.context.attribute(self.context.text(STEP_KEY), self.context.text(json.dumps({"steps": self.steps})))
+
+    def _hooks(self):
+        is_compiling = self.modules.is_compiling
+
+        def before(optimizer, arguments, keywords):
+            if not is_compiling():  # a compiler that traces this function must find nothing in it
+                self._before(optimizer)
+
+        def after(optimizer, arguments, keywords):
+            if not is_compiling():
+                self._after(optimizer)
+
+        return before, after
 
     def uninstall(self):
         for handle in self.handles:
@@ -80,7 +94,7 @@ class Fingerprint:
 
     def _wanted(self):
         step = self.context.current_step()
-        wanted = 0 <= step < self.steps and not self.modules.is_compiling() and not self.context.tracing() and not self.values.captures()
+        wanted = 0 <= step < self.steps and not self.context.tracing() and not self.values.captures()
         return step if wanted else None
 
     def _loss(self, tensor):
@@ -89,7 +103,7 @@ class Fingerprint:
             number = self.losses[step] = self.losses.get(step, -1) + 1
             self._say(step, "loss", number, f"loss:{number}", tensor)
 
-    def _before(self, optimizer, arguments, keywords):
+    def _before(self, optimizer):
         try:
             step = self._wanted()
             if step is None:
@@ -105,7 +119,7 @@ class Fingerprint:
         except Exception as error:
             self.context.failed(error)
 
-    def _after(self, optimizer, arguments, keywords):
+    def _after(self, optimizer):
         try:
             # The step is over when torch's hooks, which ran before this one, have said so; its number stands until the next begins.
             step = self._wanted()
@@ -123,8 +137,8 @@ class Fingerprint:
         wanted = {id(parameter): parameter for group in optimizer.param_groups for parameter in group["params"]}
         owners, names = {}, {}
         for module in self.modules.models():
-            for prefix, inner in module.named_modules():
-                for own, parameter in inner._parameters.items():
+            for prefix, inner in modules_in(module):
+                for own, parameter in owned(inner, "_parameters"):
                     if id(parameter) in wanted and id(parameter) not in names:
                         names[id(parameter)] = f"{prefix}.{own}" if prefix else own
                         owners[id(parameter)] = id(inner)

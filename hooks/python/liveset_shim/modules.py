@@ -6,6 +6,13 @@ import weakref
 
 from .addresses import data_address, plain_address
 from .context import BUFFER, FORWARD, LOSS, PARAMETER, SCOPE_MODULE, SCOPE_REGION
+from .tree import buffers_in, modules_in, owned, parameters_in
+
+
+class Reference(weakref.ref):
+    """To a module. `key`, `home`: where its place is looked for."""
+
+    __slots__ = ("key", "home")
 
 
 class Place:
@@ -18,7 +25,7 @@ class Place:
     def __init__(self, scope, parent, module, names, qualified, gone=None):
         self.scope = scope
         self.parent = parent
-        self.module = weakref.ref(module, gone) if module is not None else _nothing
+        self.module = Reference(module, gone) if module is not None else _nothing
         self.module_id = id(module) if module is not None else 0
         self.names = names          # {id(module): (weak reference, qualified name)} of the root module above
         self.qualified = qualified  # name below that root
@@ -33,7 +40,7 @@ def _nothing():
 
 
 def names_below(module):
-    return {id(child): (weakref.ref(child), qualified) for qualified, child in module.named_modules()}
+    return {id(child): (weakref.ref(child), qualified) for qualified, child in modules_in(module)}
 
 
 class Modules:
@@ -46,6 +53,7 @@ class Modules:
         self.handles = []
         module = context.torch.nn.modules.module.Module
         self.calls = [getattr(module, name).__code__ for name in ("_call_impl", "_wrapped_call_impl") if hasattr(module, name)]
+        self.dead = []    # references to modules that are gone
         self.on_new_root = None  # called before the first forward of a root module
         self.warns = None  # torch's own _has_any_global_hook while ours stands in its place
 
@@ -111,6 +119,7 @@ class Modules:
             except Exception as error:
                 failed(error)
 
+        # On the way of an exception (an early stop is one) torch keeps what a hook raises to itself, a signal handler's exception too.
         def after(module, arguments, result):
             if is_compiling():
                 return
@@ -153,10 +162,10 @@ class Modules:
         inner = getattr(module, "_orig_mod", module)  # torch.compile's wrapper
         name = type(inner).__name__
         scope = self.context.scope(0, SCOPE_MODULE, self.context.text(name))
-        place = Place(scope, None, module, names_below(module), "", self._forgets(id(module), self.roots))
+        place = Place(scope, None, module, names_below(module), "", self.dead.append)
         # A root without parameters is a criterion or a transform: no forward of a model.
-        place.changes_phase = next(module.parameters(), None) is not None
-        self.roots[id(module)] = self.latest[id(module)] = place
+        place.changes_phase = bool(parameters_in(module))
+        self._keep(place, self.roots)
         return place
 
     def find_child(self, top, module):
@@ -170,17 +179,16 @@ class Modules:
             relative = qualified = type(module).__name__
         relative = relative or type(module).__name__
         scope = self.context.scope(top.scope, SCOPE_MODULE, self.context.text(relative))
-        forgets = self._forgets(id(module), top.children)
         if top.module_id == 0 and not top.names:  # a checkpoint region around a whole model
-            place = Place(scope, top, module, names_below(module), "", forgets)
+            place = Place(scope, top, module, names_below(module), "", self.dead.append)
             before = self.latest.get(id(module))
             if before is not None and before.module() is module:
                 place.first_parameter = before.first_parameter
             if self.context.task_id() < 0:
                 self._state_tensors(place, module)
         else:
-            place = Place(scope, top, module, top.names, qualified, forgets)
-        top.children[id(module)] = self.latest[id(module)] = place
+            place = Place(scope, top, module, top.names, qualified, self.dead.append)
+        self._keep(place, top.children)
         return place
 
     def models(self):
@@ -195,16 +203,17 @@ class Modules:
                 found[id(module)] = module
         return list(found.values())
 
-    def _forgets(self, key, places):
-        """What drops a module's place from `places` and from `latest` when the module is gone: models may come and go for ever."""
-        latest = self.latest
-
-        def gone(reference):
-            for known in (places, latest):
-                place = known.get(key)
-                if place is not None and place.module is reference:
-                    known.pop(key, None)
-        return gone
+    def _keep(self, place, places):
+        """Puts a module's place where it is looked for, until the module is gone: models may come and go for ever. A weak reference
+        calls no function of Python's, in which an exception of the job's signal handler would be lost: it only lists itself."""
+        while self.dead:
+            reference = self.dead.pop()
+            for known in (reference.home, self.latest):
+                found = known.get(reference.key)
+                if found is not None and found.module is reference:
+                    known.pop(reference.key, None)
+        place.module.key, place.module.home = place.module_id, places
+        places[place.module_id] = self.latest[place.module_id] = place
 
     def find_region(self, top, name):
         children = top.children if top is not None else self.roots
@@ -258,7 +267,7 @@ class Modules:
             if address == place.first_parameter:
                 return
             place.first_parameter = address
-            for memory_class, tensors in ((PARAMETER, module.named_parameters()), (BUFFER, module.named_buffers())):
+            for memory_class, tensors in ((PARAMETER, parameters_in(module)), (BUFFER, buffers_in(module))):
                 for name, tensor in tensors:
                     try:
                         self.context.state(memory_class, tensor, self.context.text(name))
@@ -269,12 +278,12 @@ class Modules:
         """Looked up where it was found before: this runs at every forward of a root."""
         if place.first_owner is not None:
             owner, name = place.first_owner
-            first = getattr(owner(), "_parameters", {}).get(name)
+            table = getattr(owner(), "__dict__", {}).get("_parameters")
+            first = dict.get(table, name) if isinstance(table, dict) else None
             if first is not None:
                 return first
-        for owner in module.modules():
-            for name, first in owner._parameters.items():
-                if first is not None:
-                    place.first_owner = weakref.ref(owner), name
-                    return first
+        for _, owner in modules_in(module):
+            for name, first in owned(owner, "_parameters"):
+                place.first_owner = weakref.ref(owner), name
+                return first
         return None

@@ -14,6 +14,7 @@ class PackedRanges:
 
     def __init__(self, context):
         self.ranges = {}    # {ordinal: (first number, number after the last, weak reference to the unpack function)}
+        self.over = []      # weak references of functions that are gone
         self.open = {}      # {id(hook): [first number]}: hooks that are on
         self.changed = object()  # another one at every change of the ranges
         self.merged = None, []   # what `changed` was, and their bounds then, ascending and disjoint: first, end, first, end ...
@@ -26,10 +27,15 @@ class PackedRanges:
         enter, leave = self.original
 
         def __enter__(hook):
-            number = self.next_number()
-            result = enter(hook)  # one that raises has no exit
-            self.open.setdefault(id(hook), []).append(number)
-            return result
+            starts = self.open.setdefault(id(hook), [])
+            starts.append(self.next_number())
+            try:
+                return enter(hook)
+            except BaseException:  # it has no exit
+                starts.pop()
+                if not starts:
+                    self.open.pop(id(hook), None)
+                raise
 
         def __exit__(hook, *arguments):
             result = leave(hook, *arguments)
@@ -49,13 +55,13 @@ class PackedRanges:
     def add(self, first, end, unpack):
         if first >= end:
             return
+        if self.over:
+            self._drop_over()
         ordinal = next(self.ordinals)
 
-        def over(_):
-            self.ranges.pop(ordinal, None)
-            self.changed = object()
         try:
-            alive = weakref.ref(unpack, over)
+            # What it calls is no function of Python's, in which an exception of the job's signal handler would be lost.
+            alive = weakref.ref(unpack, self.over.append)
         except TypeError:  # it cannot be watched, so it counts as alive for ever
             alive = None
         self.ranges[ordinal] = first, end, alive
@@ -72,6 +78,11 @@ class PackedRanges:
             self.ranges.pop(ordinal, None)
         self.changed = object()
 
+    def _drop_over(self):
+        del self.over[:]
+        self.ranges = {ordinal: found for ordinal, found in list(self.ranges.items()) if found[2] is None or found[2]() is not None}
+        self.changed = object()
+
     def _bounds(self):
         bounds = []
         for first, end in sorted(found[:2] for found in list(self.ranges.values())):
@@ -85,6 +96,8 @@ class PackedRanges:
         number = node._sequence_nr()
         if any(number >= starts[0] for starts in list(self.open.values()) if starts):
             return True
+        if self.over:
+            self._drop_over()
         changed = self.changed
         if self.merged[0] is not changed:
             self.merged = changed, self._bounds()

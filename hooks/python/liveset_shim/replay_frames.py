@@ -110,9 +110,10 @@ class Frames:
         elif not record.differs:
             self.findings.say(record, "operators", record.module, "", "torch found: " + text.strip().splitlines()[0])
 
+    # What a signal handler raises in ours comes before torch's hooks are pushed, or after they are popped.
+
     def _forward_enter(self, original):
-        def __enter__(hook):
-            result = original(hook)
+        def before(hook):
             record = hook._liveset_replay
             if record is not None:
                 try:
@@ -121,11 +122,11 @@ class Frames:
                     hook._liveset_mode = self.watches.begin(record, False)
                 except Exception as error:
                     self.context.failed(error)
-            return result
-        return __enter__
+        return self.context.around(before, original, None, False, True)
 
     def _forward_exit(self, original):
-        def __exit__(hook, *arguments):
+        def after(arguments, raised, result):
+            hook = arguments[0]
             record = hook._liveset_replay
             if record is not None:
                 try:
@@ -134,8 +135,7 @@ class Frames:
                         record.end = self.states.random()
                 except Exception as error:
                     self.context.failed(error)
-            return original(hook, *arguments)
-        return __exit__
+        return self.context.around(None, original, after, False, True)
 
     def _saved(self, original, holders, metadatas, record):
         """The frame's metadata_fn: torch calls it for each tensor that the region saves, and again where it compares."""
@@ -196,8 +196,7 @@ class Frames:
         return __init__
 
     def _recompute_enter(self, original):
-        def __enter__(hook):
-            result = original(hook)
+        def before(hook):
             frame = hook._liveset_replay[0]()
             record = getattr(frame, "_liveset_replay", None)
             if record is not None and record.begin is not None:
@@ -207,11 +206,11 @@ class Frames:
                         record.replay.before = self.states.random()
                 except Exception as error:
                     self.context.failed(error)
-            return result
-        return __enter__
+        return self.context.around(before, original, None, False, True)
 
     def _recompute_exit(self, original):
-        def __exit__(hook, kind=None, *arguments):
+        def after(arguments, raised, result):
+            hook, kind = arguments[0], arguments[1] if len(arguments) > 1 else None
             frame, gid = hook._liveset_replay[0](), hook._liveset_replay[1]
             record = getattr(frame, "_liveset_replay", None)
             replay = record.replay if record is not None else None
@@ -226,8 +225,7 @@ class Frames:
                         self.checker.finish(record, replay)
                 except Exception as error:
                     self.context.failed(error)
-            return original(hook, kind, *arguments)
-        return __exit__
+        return self.context.around(None, original, after, False, True)
 
     def _remade(self, frame, gid, record):
         """{index: what _slot() says} of the tensors that a recompute made for holders that live."""

@@ -5,6 +5,7 @@ import sys
 import types
 
 from .checkpoints import contents_of
+from .tree import modules_in
 
 LARGEST_BUFFER = 1 << 24  # bytes; of larger ones only the version is compared
 MOST_MODULES = 10000
@@ -57,7 +58,7 @@ class States:
         Module, found = self.torch.nn.Module, {}
         for name, item in self._reached(function):
             for module in _modules_in(Module, item):
-                for inner, each in module.named_modules(prefix=name):
+                for inner, each in modules_in(module, name):
                     if len(found) >= MOST_MODULES:
                         break
                     found.setdefault(id(each), (inner, each))

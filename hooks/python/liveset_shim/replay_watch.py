@@ -28,7 +28,10 @@ class Watches:
         of.watched = True
         self._leave_left()
         mode = self.type(of, hashing)
+        # Were it left here by what a signal handler raises, it would be over.
+        self.context.thread.watches.append(mode)
         mode.__enter__()
+        self.context.thread.watches.remove(mode)
         return mode
 
     def end(self, mode):
