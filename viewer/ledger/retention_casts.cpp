@@ -28,17 +28,29 @@ void Casts::saved(std::uint32_t scope, std::uint32_t slot, std::uint32_t block, 
 }
 
 void Casts::end_of_walk() {
+  // A block that is saved in two dtypes is looked at in another way, and no cast.
+  std::sort(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) {
+    return std::tuple(a.scope, a.block, a.elements, a.dtype, a.slot) < std::tuple(b.scope, b.block, b.elements, b.dtype, b.slot);
+  });
+  const auto same = [](const Saved& a, const Saved& b) { return a.scope == b.scope && a.block == b.block; };
+  saved_.erase(std::unique(saved_.begin(), saved_.end(), same), saved_.end());
   std::sort(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) {
     return std::tuple(a.scope, a.elements, a.dtype, a.block) < std::tuple(b.scope, b.elements, b.dtype, b.block);
   });
-  saved_.erase(std::unique(saved_.begin(), saved_.end(), [](const Saved& a, const Saved& b) { return a.block == b.block; }), saved_.end());
-  for (std::size_t begin = 0; begin < saved_.size();) {
-    std::size_t end = begin, middle = begin;  // middle: the first of another dtype
-    for (; end < saved_.size() && saved_[end].scope == saved_[begin].scope && saved_[end].elements == saved_[begin].elements; ++end)
-      if (saved_[end].dtype == saved_[begin].dtype) middle = end + 1;
-    const Saved &one = saved_[begin], &other = saved_[end - 1];
-    if (middle != end && one.elements > 1 && found_.size() < Retention::max_two_dtypes) {
-      const std::uint64_t pairs = std::min(middle - begin, end - middle);
+  // Pairs of one dtype and the next; of three, the one between is in two pairs.
+  const auto end_of_dtype = [this](std::size_t begin) {
+    const auto key = [this](std::size_t i) { return std::tuple(saved_[i].scope, saved_[i].elements, saved_[i].dtype); };
+    std::size_t end = begin;
+    while (end < saved_.size() && key(end) == key(begin)) ++end;
+    return end;
+  };
+  for (std::size_t begin = 0, middle = 0; begin < saved_.size(); begin = middle) {
+    middle = end_of_dtype(begin);
+    if (middle == saved_.size()) break;
+    const Saved &one = saved_[begin], &other = saved_[middle];
+    const bool is_pair = other.scope == one.scope && other.elements == one.elements;
+    if (is_pair && one.elements > 1 && found_.size() < Retention::max_two_dtypes) {
+      const std::uint64_t pairs = std::min(middle - begin, end_of_dtype(middle) - middle);
       TwoDtypes& cast = found_[{one.scope, one.elements, one.dtype, other.dtype}];
       cast.scope = one.scope;
       cast.elements = one.elements;
@@ -50,7 +62,6 @@ void Casts::end_of_walk() {
       ++cast.times;
       cast.bytes = std::max(cast.bytes, pairs * one.elements * (item_bytes(one.dtype) + item_bytes(other.dtype)));
     }
-    begin = end;
   }
   saved_.clear();
 }

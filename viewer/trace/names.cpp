@@ -53,7 +53,7 @@ std::string shortened(const std::string& path, bool from_root, std::size_t most)
   if (from_root && path.size() <= most) return path;
   const std::size_t room = most - cut_mark.size();
   std::size_t head = from_root ? room / 2 : 0, tail = path.size() - std::min(path.size(), room - head);
-  for (int i = 0; i < 3 && inside_character(path, head); ++i) --head;
+  for (int i = 0; i < 3 && head > 0 && inside_character(path, head); ++i) --head;
   for (int i = 0; i < 3 && inside_character(path, tail); ++i) ++tail;
   return path.substr(0, head).append(cut_mark).append(path, tail);
 }

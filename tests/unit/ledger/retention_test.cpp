@@ -535,6 +535,48 @@ TEST(TwoDtypesFound, OnlyFloatsOfOneScopeAndLength) {
   EXPECT_EQ(found.two_dtypes[0].bytes, 600U);
 }
 
+// 100 elements: one block of float16, one of float32, two of bfloat16.
+TEST(TwoDtypesFound, OfThreeDtypesThoseThatAreListedTogether) {
+  constexpr int float16 = 5;
+  TorchTrace trace;
+  const auto norm = trace.module("norm");
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.make(0x1000, 200, norm);
+  trace.make(0x2000, 400, norm);
+  trace.make(0x3000, 200, norm);
+  trace.make(0x4000, 200, norm);
+  trace.graph_node("N", 1);
+  trace.keep(0x1000, "N.a", float16, 200);
+  trace.keep(0x2000, "N.b", TorchTrace::float32, 400);
+  trace.keep(0x3000, "N.c", TorchTrace::bfloat16, 200);
+  trace.keep(0x4000, "N.d", TorchTrace::bfloat16, 200);
+  trace.backward(1);
+  const Retention found = retention_of(trace);
+  ASSERT_EQ(found.two_dtypes.size(), 2U);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(found.two_dtypes[i].dtypes[0], i == 0 ? float16 : TorchTrace::float32);
+    EXPECT_EQ(found.two_dtypes[i].dtypes[1], i == 0 ? TorchTrace::float32 : TorchTrace::bfloat16);
+    EXPECT_EQ(found.two_dtypes[i].blocks, 1U);
+    EXPECT_EQ(found.two_dtypes[i].bytes, 600U);  // 200 + 400
+  }
+}
+
+TEST(TwoDtypesFound, AViewOfItsBytesIsNoCast) {
+  TorchTrace trace;
+  const auto pack = trace.module("pack");
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.make(0x1000, 400, pack);
+  trace.make(0x2000, 800, pack);
+  trace.graph_node("N", 1);
+  trace.keep(0x1000, "N.a", TorchTrace::float32, 400);
+  trace.keep(0x1000, "N.b", TorchTrace::bfloat16, 400);  // the same storage as 200 elements
+  trace.keep(0x2000, "N.c", TorchTrace::float32, 800);
+  trace.backward(1);
+  EXPECT_TRUE(retention_of(trace).two_dtypes.empty());
+}
+
 // Steps 0..3; each leaves a block of 32 bytes, and one of 64 that the next step frees.
 TEST(GrowthFound, IsWhatEveryStepLeavesMoreOf) {
   TorchTrace trace;

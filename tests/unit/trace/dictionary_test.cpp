@@ -59,6 +59,14 @@ TEST_F(Dictionaries, LongPathsAreCutInTheirMiddleAndDeepOnesAtTheirRoot) {
   EXPECT_EQ(file.dictionary().module_path(4999, 1024), "...");
 }
 
+TEST_F(Dictionaries, APathThatBeginsInsideACharacterIsCutToo) {
+  proto::Dictionary dictionary;
+  add_scope(dictionary, 1, 0, proto::SCOPE_MODULE, "root");
+  add_scope(dictionary, 2, 1, proto::SCOPE_MODULE, "\xa9" + std::string(2000, 'x'));
+  const TraceFile file = open_with(dictionary);
+  EXPECT_EQ(file.dictionary().module_path(2, 1024), "..." + std::string(1021, 'x'));
+}
+
 TEST_F(Dictionaries, CyclesAreCut) {
   proto::Dictionary dictionary;
   add_scope(dictionary, 1, 2, proto::SCOPE_MODULE, "a");
