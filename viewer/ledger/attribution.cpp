@@ -184,7 +184,7 @@ Result<Attribution> Pass::run() {
     }
   }
   lifetimes_.finish();
-  out_.details_left_out |= slots_.left_out() != 0;
+  out_.details_left_out |= slots_.left_out() + lifetimes_.left_out() != 0;
   out_.retained.resize(ledger_.backwards.size());
   if (out_.python) settle_unnamed(ledger_, out_.python_since);
   return std::move(out_);

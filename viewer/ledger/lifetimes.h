@@ -42,6 +42,7 @@ class Lifetimes {
     const auto* const recompute = thread_->regions.recompute();
     return recompute != nullptr ? recompute->scope : thread_->regions.empty() ? 0 : thread_->regions.back().scope;
   }
+  std::uint64_t left_out() const { return rounds_.left_out(); }  // recomputes whose number is not known
   // Of what is made in the phase recompute.
   std::uint32_t incarnation() const {
     const auto* const recompute = thread_->regions.recompute();

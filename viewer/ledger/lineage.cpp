@@ -37,6 +37,7 @@ Result<Lineage> LineagePass::run() {
     if (Status status = match_by_order(file_, ledger_, intervals_, std::move(wanted_), out_); !status) return status.take_error();
   }
   settle_order();
+  out_.left_out += slot_names_.left_out() + counter_.left_out();
   return std::move(out_);
 }
 
@@ -299,7 +300,11 @@ void LineagePass::recompute_allocation(const trace::Columns& columns, std::uint3
   if (Regions::Region* const region = thread.open.recompute(); region != nullptr) {
     Round& round = *region->kept.round;
     if (!round.indexed) round.made.emplace_back(ordinal, columns.scope[index]);
-    if (round.about.inside && thread.made_inside.size() < max_made_inside) thread.made_inside.emplace_back(ordinal, region->round);
+    if (!round.about.inside) return;
+    if (thread.made_inside.size() < max_made_inside)
+      thread.made_inside.emplace_back(ordinal, region->round);
+    else
+      ++out_.left_out;
     return;
   }
   if (thread.nodes.empty() || thread.nodes.back().recomputed) return;

@@ -85,13 +85,14 @@ struct Lineage {
   std::uint64_t unmatched_blocks = 0, unmatched_bytes = 0;  // remade, without an original
   std::uint64_t conflicts = 0;                              // slots that share a remade block and did not share an original
   std::uint64_t stray_statements = 0;                       // of regions or rounds that are not there
-  std::uint64_t left_out = 0;                               // regions, rounds and values beyond the limits
+  std::uint64_t left_out = 0;                               // regions, rounds, values, and names and numbers of them, beyond the limits
   std::uint64_t lost_blocks = 0;                            // statements about addresses where no block was
 };
 
 struct LineageOptions {
   Range range;  // regions whose forward begins in it; inferred ones whose recompute does
   Progress progress;
+  std::uint64_t max_names = 4'000'000;  // of slots
 };
 
 // Memory: in proportion to what it returns and to the regions' slots of two steps.

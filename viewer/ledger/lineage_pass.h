@@ -116,7 +116,12 @@ struct PhaseRound {
 class LineagePass {
  public:
   LineagePass(const trace::TraceFile& file, const PhysicalLedger& ledger, const LineageOptions& options)
-      : file_(file), names_(file.dictionary()), ledger_(ledger), options_(options), finder_(ledger.blocks), slot_names_(names_) {
+      : file_(file),
+        names_(file.dictionary()),
+        ledger_(ledger),
+        options_(options),
+        finder_(ledger.blocks),
+        slot_names_(names_, options.max_names) {
     threads_.resize(std::max<std::size_t>(names_.threads.size(), 1));
   }
   Result<Lineage> run();

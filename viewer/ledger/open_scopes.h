@@ -2,7 +2,8 @@
 // scopes do it by these rules:
 //
 // - An end ends the innermost open thing of its key, and with it all that is open inside: an exception left that without a word.
-//   The end of what is not open ends nothing.
+//   The end of what is not open ends nothing. Of what is too deep to be followed only the number is known: an end of an unknown key
+//   is taken for one of those, and so is one of the innermost that is followed (a key may repeat); that of an outer one ends them all.
 // - A region that begins in the phase recompute is made again, unless the job says there what it is ("checkpoint", as in forward):
 //   then it runs forward inside of a recompute around it, and what it makes is that one's. Mostly it repeats a forward that it ran
 //   inside of the forward of the region around it. Where that has told nothing of it (a region in one without a graph), this is
@@ -38,13 +39,15 @@ class OpenStack {
   // closed(item) for each that ends, the innermost first; the rest of the stack is as it will be then.
   template <class Closed>
   void end(std::uint64_t key, Closed closed) {
-    if (beyond_ != 0) {
+    std::size_t depth = keys_.size();
+    while (depth != 0 && keys_[depth - 1] != key) --depth;
+    if (beyond_ != 0 && (depth == 0 || depth == keys_.size())) {
       --beyond_;
       return;
     }
-    std::size_t depth = keys_.size();
-    while (depth != 0 && keys_[depth - 1] != key) --depth;
-    if (depth != 0) cut(depth - 1, closed);
+    if (depth == 0) return;
+    beyond_ = 0;
+    cut(depth - 1, closed);
   }
   void end(std::uint64_t key) {
     end(key, [](Item&&) {});
@@ -90,8 +93,9 @@ inline std::uint64_t node_key(std::uint32_t name, std::int64_t number) {
 // Numbers the recomputes of regions. A recompute belongs to the last forward of its region in its thread, or else in any.
 class RegionRounds {
  public:
-  static constexpr std::size_t max_regions = 1'000'000;  // of further ones every recompute is the first
+  static constexpr std::size_t max_regions = 1'000'000;  // of further ones every recompute is the first, and is counted
 
+  explicit RegionRounds(std::size_t most = max_regions) : most_(most) {}
   void forward(std::uint32_t thread, std::uint32_t scope) {
     if (Region* const region = place(thread, scope); region != nullptr) *region = {0, ++forwards_};
     latest_[scope] = thread;
@@ -99,7 +103,9 @@ class RegionRounds {
   // -> its number, from 1
   std::uint32_t again(std::uint32_t thread, std::uint32_t scope) {
     Region* const region = place(of(thread, scope), scope);
-    return region != nullptr ? ++region->last : 1;
+    if (region != nullptr) return ++region->last;
+    ++left_out_;
+    return 1;
   }
   // That was none.
   void take_back(std::uint32_t thread, std::uint32_t scope, std::uint32_t number) {
@@ -111,6 +117,7 @@ class RegionRounds {
     const auto in = regions_.find(key(of(thread, inner), inner)), out = regions_.find(key(of(thread, outer), outer));
     return in != regions_.end() && in->second.forward > (out != regions_.end() ? out->second.forward : 0);
   }
+  std::uint64_t left_out() const { return left_out_; }  // recomputes whose number is not known
 
  private:
   struct Region {
@@ -124,14 +131,15 @@ class RegionRounds {
     return latest != latest_.end() ? latest->second : thread;
   }
   Region* place(std::uint32_t thread, std::uint32_t scope) {
-    if (regions_.size() < max_regions) return &regions_.try_emplace(key(thread, scope)).first->second;
+    if (regions_.size() < most_) return &regions_.try_emplace(key(thread, scope)).first->second;
     const auto found = regions_.find(key(thread, scope));
     return found != regions_.end() ? &found->second : nullptr;
   }
 
   absl::flat_hash_map<std::uint64_t, Region> regions_;        // by thread and scope
   absl::flat_hash_map<std::uint32_t, std::uint32_t> latest_;  // scope -> thread of its last forward
-  std::uint64_t forwards_ = 0;
+  std::size_t most_;
+  std::uint64_t forwards_ = 0, left_out_ = 0;
 };
 
 // The regions that are open in one thread, each with what a follower keeps of it.

@@ -48,7 +48,8 @@ void RetainedFinder::visit(const trace::Event& event) {
       break;
     case Kind::graph_node: slots_.walk(event.thread, event.name); break;
     case Kind::value_use:
-      if (event.value == 0) slots_.waits(event.thread, event.scope, trace::tensor_facts(event.number).index, event.name);
+      if (event.value == 0)
+        slots_.waits(event.thread, region_of(dictionary_, event.scope), trace::tensor_facts(event.number).index, event.name);
       break;
     case Kind::value_drop:
       if (event.value == 0) slots_.saved(region_of(dictionary_, event.scope), trace::tensor_facts(event.number).index, event.scope);
@@ -161,7 +162,7 @@ void RetainedFinder::remake(const trace::Event& event) {
   const Live* block = block_at(event);
   if (block == nullptr || values_.contains(block->allocation)) return;
   SlotName& name = remade_[block->allocation];
-  slots_.again(event.scope, trace::tensor_facts(event.number).index, event.name, name);
+  slots_.again(region_of(dictionary_, event.scope), trace::tensor_facts(event.number).index, event.name, name);
 }
 
 void RetainedFinder::name_slot(const SlotName& name, RetainedBlock& block) const {

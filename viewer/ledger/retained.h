@@ -1,5 +1,5 @@
 // A pass over a PyTorch trace: which blocks the graph retained, and which ones a recompute made that outlived it. What the lineage
-// knows has its name from there, so that every report calls it the same.
+// knows has its name from there, so that every report calls it the same; numbers of names that repeat are its own.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -24,8 +24,10 @@ struct SlotName {
 class SlotNames {
  public:
   static constexpr std::uint64_t max_slots = 4'000'000;
+  static constexpr std::uint64_t slots_of_region = 8;  // so many weigh as much as the map of a region
 
-  explicit SlotNames(const trace::Dictionary& names) : nodes_(std::max<std::size_t>(names.threads.size(), 1)) {}
+  explicit SlotNames(const trace::Dictionary& names, std::uint64_t most = max_slots)
+      : nodes_(std::max<std::size_t>(names.threads.size(), 1)), most_(most) {}
 
   void walk(std::uint32_t thread, std::uint32_t node) { nodes_[thread < nodes_.size() ? thread : 0] = node; }
   std::uint32_t node(std::uint32_t thread) const { return nodes_[thread < nodes_.size() ? thread : 0]; }
@@ -62,7 +64,7 @@ class SlotNames {
     const auto found = slots->find(static_cast<std::uint32_t>(index));
     return found != slots->end() ? found->second : SlotName{};
   }
-  std::uint64_t left_out() const { return left_out_; }
+  std::uint64_t left_out() const { return left_out_; }  // statements about further slots
 
  private:
   using Slots = absl::flat_hash_map<std::uint32_t, SlotName>;
@@ -77,17 +79,16 @@ class SlotNames {
   }
   SlotName* place(std::uint32_t region, std::int64_t index) {
     if (index < 0) return nullptr;
-    Slots* known = find_region(region);
-    if (known == nullptr) known = (regions_[region] = std::make_unique<Slots>()).get();
-    Slots& slots = *known;
-    const auto [name, is_new] = slots.try_emplace(static_cast<std::uint32_t>(index));
-    if (!is_new) return &name->second;
-    if (slots_ == max_slots) {
-      slots.erase(name);
+    Slots* slots = find_region(region);
+    if (slots_ + regions_.size() * slots_of_region >= most_) {
+      if (slots != nullptr)
+        if (const auto known = slots->find(static_cast<std::uint32_t>(index)); known != slots->end()) return &known->second;
       ++left_out_;
       return nullptr;
     }
-    ++slots_;
+    if (slots == nullptr) slots = (regions_[region] = std::make_unique<Slots>()).get();
+    const auto [name, is_new] = slots->try_emplace(static_cast<std::uint32_t>(index));
+    slots_ += is_new;
     return &name->second;
   }
 
@@ -95,6 +96,7 @@ class SlotNames {
   absl::flat_hash_map<std::uint32_t, std::unique_ptr<Slots>> regions_;  // for ever: each is said of again in the next step
   mutable std::uint32_t last_region_ = 0xffffffffU;
   mutable Slots* last_ = nullptr;
+  std::uint64_t most_;
   std::uint64_t slots_ = 0, left_out_ = 0;
 };
 

@@ -251,6 +251,9 @@ Result<LeaksReport> build_leaks(const trace::TraceFile& file, const LeaksOptions
   if (found->left_out != 0)
     report.warnings.push_back(format_count(found->left_out) +
                               " nodes and slots of graphs are left out, and what they hold: there are too many");
+  if (lineage->left_out != 0)
+    report.warnings.push_back(format_count(lineage->left_out) +
+                              " regions, recomputes, values and names of them are left out: a smaller --range may show them");
   if (!report.nodes && !physical->backwards.empty())
     report.warnings.push_back("the trace does not say which nodes backward ran: last uses are not known, only growth is looked for");
   return report;

@@ -208,7 +208,8 @@ void add_warnings(const trace::TraceFile& file, RecomputeReport& report) {
   if (report.stray_statements != 0)
     report.warnings.push_back(format_count(report.stray_statements) + " statements belong to no region or storage of the trace");
   if (report.left_out != 0)
-    report.warnings.push_back(format_count(report.left_out) + " regions, recomputes and values are left out: a smaller --range shows them");
+    report.warnings.push_back(format_count(report.left_out) +
+                              " regions, recomputes, values and names of them are left out: a smaller --range may show them");
 }
 
 ordered_json region_json(const RegionFigure& region) {

@@ -99,6 +99,18 @@ TEST_F(OneRegion, EachRemadeBlockHasTheOriginalOfItsSlot) {
   EXPECT_EQ(lineage.stray_statements, 0U);
 }
 
+TEST_F(OneRegion, NamesBeyondTheLimitAreSaidToBeLeftOut) {
+  walk();
+  again(0x8000);
+  EXPECT_EQ(lineage_of(trace).left_out, 0U);
+  LineageOptions options;
+  options.max_names = 0;
+  const Lineage lineage = lineage_of(trace, options);
+  EXPECT_EQ(lineage.left_out, 3U);  // of slots 2, 3 and 4
+  EXPECT_THAT(links(lineage), ElementsAre(link(5, 2), link(6, 3)));
+  EXPECT_EQ(lineage.values[0].slot, 0U);
+}
+
 TEST_F(OneRegion, SumsCountEachStorageOnce) {
   walk();
   again(0x8000);
