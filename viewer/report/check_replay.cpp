@@ -1,4 +1,5 @@
-// The job's hooks compare (hooks/python/liveset_shim/replay.py) and say what they found as attributes; here they are put together.
+// The job's hooks compare (hooks/python/liveset_shim/replay_compare.py, replay_findings.py) and say what they found as attributes; here
+// they are put together.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>

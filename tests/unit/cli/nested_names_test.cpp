@@ -1,8 +1,10 @@
-// A value that a nested region made again has one name and one incarnation, whichever command tells of it.
-#include <gtest/gtest.h>
+// A value that a region made again has one name and one incarnation, whichever command tells of it; only some number it.
+#include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/run_program.h"
 #include "tests/support/torch_trace.h"
@@ -57,7 +59,7 @@ struct Nested {
     trace.make(base + 0x4000, 16384, layer);
     if (with_inner && !reentrant) trace.drop(0, base + 0x4000, layer);
     trace.free(base + 0x4000);
-    trace.make(base + 0x8000, 100, layer);  // the inner one's output: outlives it, and dies with the outer one
+    output = trace.make(base + 0x8000, 100, layer);  // the inner one's output: outlives it, and dies with the outer one
     if (with_inner) trace.end(inner, outer);
     trace.free(base + 0x8000);
     if (!again) trace.free(base);
@@ -85,7 +87,7 @@ struct Nested {
   }
   TorchTrace trace;
   std::uint32_t model = 0, outer = 0, block = 0, inner = 0, layer = 0;
-  std::uint64_t last = 0;
+  std::uint64_t last = 0, output = 0;
   std::vector<std::uint64_t> made;
 };
 
@@ -166,8 +168,79 @@ TEST(NestedRegions, LeaksCallWhatTheyMadeTheSame) {
 // What the inner region's forward leaves inside of the outer recompute and that ends with it was temporary.
 TEST(NestedRegions, OutputsInsideARecomputeAreTemporary) {
   const Nested job(false, true);
-  const json report = run_json("ledger --logical " + job.trace.path());
-  for (const json& event : report["events"]) EXPECT_NE(event["bytes"], 100) << event;
+  const std::string path = job.trace.path();
+  std::vector<std::int64_t> sizes;
+  std::int64_t before = 0;
+  const json ledger = run_json("ledger --logical " + path),
+             peak = run_json("peak --top 100 --at " + std::to_string(job.output) + " " + path);
+  for (const json& event : ledger.at("events")) {
+    const auto live = event.at("live_bytes").get<std::int64_t>();
+    if (live != before) sizes.push_back(std::abs(live - before));
+    before = live;
+  }
+  EXPECT_THAT(sizes, testing::Each(testing::AnyOf(8192, 16384)));
+  EXPECT_GE(sizes.size(), 4U);  // two values that are made again and go
+  std::vector<std::string> classes;
+  for (const json& block : peak.at("largest"))
+    if (block.at("bytes") == 100) classes.push_back(block.at("class"));
+  EXPECT_EQ(classes, std::vector<std::string>{"temporary"});
+}
+
+// A module that a region calls twice saves two values in one slot: `recompute` and the ledger number them, `peak` and `leaks` do not.
+TEST(RepeatedNames, AreNumberedWhereOriginalsAreTold) {
+  TorchTrace trace;
+  const std::uint32_t model = trace.module("M"), region = trace.region("checkpoint:0", model), layer = trace.module("layer", region);
+  const std::uint64_t forward[] = {0x10000, 0x20000}, again[] = {0x30000, 0x40000};
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.begin(region);
+  trace.attribute("checkpoint", "{}");
+  for (int call = 0; call < 2; ++call) {
+    trace.make(forward[call], 8192, layer);
+    trace.drop(call, forward[call], layer);
+    trace.free(forward[call]);
+  }
+  trace.end(region, 0);
+  trace.graph_node("TanhBackward0", 2);
+  trace.use(1, region, "TanhBackward0.result");
+  trace.graph_node("TanhBackward0", 1);
+  trace.use(0, region, "TanhBackward0.result");
+  trace.backward(1);
+  trace.phase = proto::PHASE_BACKWARD;
+  trace.node_begin("TanhBackward0", 2);
+  trace.begin_again(region);
+  for (int call = 0; call < 2; ++call) {
+    trace.make(again[call], 8192, layer);
+    trace.remake(call, again[call], region);
+  }
+  const std::uint64_t last = trace.end_again(region);
+  trace.node_end("TanhBackward0", 2);
+  trace.node_begin("TanhBackward0", 1);
+  trace.node_end("TanhBackward0", 1);
+  trace.mark(proto::EVENT_BACKWARD_END);
+  trace.phase = proto::PHASE_OTHER;
+  for (int i = 0; i < 4; ++i) trace.mark(proto::EVENT_PHASE);
+  for (const std::uint64_t address : again) trace.free(address);
+  trace.mark(proto::EVENT_STEP_END, 0);
+  trace.open();
+  const std::string path = trace.path();
+  const auto names = [&](const std::string& command, const char* list, const char* key) {
+    std::vector<std::string> found;
+    const json report = run_json(command + " " + path);
+    for (const json& value : report.at(list))
+      if (value.at("incarnation") == 1) found.push_back(value.at(key));
+    return found;
+  };
+  const auto numbered = testing::UnorderedElementsAre("M.layer/TanhBackward0.result@1", "M.layer/TanhBackward0.result#2@1");
+  const auto bare = testing::UnorderedElementsAre("M.layer/TanhBackward0.result@1", "M.layer/TanhBackward0.result@1");
+  EXPECT_THAT(names("recompute", "values", "name"), numbered);
+  EXPECT_THAT(names("peak --top 100 --at " + std::to_string(last), "largest", "name"), bare);
+  EXPECT_THAT(names("leaks", "values", "name"), bare);
+  std::set<std::string> told;
+  const json ledger = run_json("ledger --logical " + path);
+  for (const json& event : ledger.at("events"))
+    if (event.at("kind") == "rerun") told.insert(event.at("value"));
+  EXPECT_THAT(told, numbered);
 }
 
 }  // namespace
