@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "viewer/ledger/value_names.h"
-
 namespace liveset::ledger {
 
 using trace::Kind;
@@ -22,16 +20,16 @@ bool is_of_the_model(MemoryClass memory_class) {
 }  // namespace
 
 RetainedFinder::RetainedFinder(const trace::Dictionary& dictionary, const PhysicalLedger& physical, const Lineage& lineage)
-    : dictionary_(dictionary), physical_(physical), lineage_(lineage), paths_(dictionary), slots_(dictionary) {
+    : dictionary_(dictionary),
+      physical_(physical),
+      lineage_(lineage),
+      paths_(dictionary),
+      originals_(dictionary, paths_, lineage),
+      slots_(dictionary) {
   std::vector<std::uint32_t> all(lineage.values.size());
   std::iota(all.begin(), all.end(), 0);
   for (const std::uint32_t i : all) values_.try_emplace(lineage.values[i].block, i);
-  std::unordered_map<std::uint64_t, std::string_view> bases;  // by scope and slot
-  originals_ = number_originals(lineage, all, [&](const RemadeValue& value) {
-    const auto [base, is_new] = bases.try_emplace(std::uint64_t{value.scope} << 32 | value.slot);
-    if (is_new) base->second = paths_.keep(value_name(std::string(paths_.module(value.scope)), dictionary.string(value.slot)));
-    return base->second;
-  });
+  originals_.number(all);
 }
 
 void RetainedFinder::visit(const trace::Event& event) {
@@ -178,8 +176,8 @@ RetainedBlock& RetainedFinder::name_block(const Live& live, const SlotName& name
   block.microbatch = live.microbatch;
   block.incarnation = incarnation;
   block.name = value_name(block.module, slot.empty() ? otherwise : slot);
-  const std::uint32_t ordinal = ++names_[block.name];
-  if (ordinal > 1) block.name += "#" + std::to_string(ordinal);
+  const std::uint32_t number = ++names_[block.name];
+  block.name = numbered_name(std::move(block.name), number);
   if (!slot.empty()) block.name = incarnation_name(std::move(block.name), incarnation);
   block.bytes = live.size;
   return found_.blocks[live.allocation] = std::move(block);
@@ -193,14 +191,8 @@ RetainedBlock& RetainedFinder::name_remade(const Live& live, const RemadeValue& 
   block.memory_class = MemoryClass::recomputed_activation;
   block.recomputed = true;
   name_slot({0, value.slot, 0}, block);
-  if (const auto original = originals_.find(value.original); original != originals_.end()) {
-    block.name = std::string(original->second.first);
-    if (original->second.second > 1) block.name += "#" + std::to_string(original->second.second);
-    block.original_event = physical_.blocks.find(value.original)->birth;
-  } else {
-    block.name = value_name(dictionary_.module_path(value.scope), dictionary_.string(value.slot));
-  }
-  block.name = incarnation_name(std::move(block.name), value.incarnation);
+  block.name = incarnation_name(originals_.of(value).text(), value.incarnation);
+  if (value.original != no_block) block.original_event = physical_.blocks.find(value.original)->birth;
   block.bytes = live.size;
   return found_.blocks[live.allocation] = std::move(block);
 }

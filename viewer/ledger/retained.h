@@ -14,6 +14,7 @@
 #include "viewer/ledger/open_scopes.h"
 #include "viewer/ledger/path_names.h"
 #include "viewer/ledger/slot_names.h"
+#include "viewer/ledger/value_names.h"
 #include "viewer/trace/trace_file.h"
 
 namespace liveset::ledger {
@@ -68,8 +69,8 @@ class RetainedFinder {
   const PhysicalLedger& physical_;
   const Lineage& lineage_;
   PathNames paths_;
-  std::unordered_map<std::uint64_t, std::uint32_t> values_;                                  // of the lineage, by allocation
-  std::unordered_map<std::uint32_t, std::pair<std::string_view, std::uint32_t>> originals_;  // their names and numbers
+  OriginalNames originals_;
+  std::unordered_map<std::uint64_t, std::uint32_t> values_;  // of the lineage, by allocation
   RetainedBlocks found_;
   std::map<Key, Live> live_;
   std::unordered_map<std::uint64_t, Key> keys_;  // of live blocks, by allocation

@@ -1,4 +1,4 @@
-// The names of what autograd saves: which node the walk of the graph has come to, and which node and slot wait for a slot of a
+// The slots of what autograd saves: which node the walk of the graph has come to, and which node and slot wait for a slot of a
 // checkpoint region. A value is named by the module in which it was saved (of what no region gave up: made), the slot that holds
 // it ("AddmmBackward0.mat1"), and the recompute that made it.
 #pragma once
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -115,15 +114,6 @@ inline std::pair<std::string_view, std::string_view> node_and_slot(const trace::
   const std::size_t dot = slot.rfind('.');
   if (node.empty() && dot != std::string_view::npos) node = slot.substr(0, dot);
   return {node, dot == std::string_view::npos ? slot : slot.substr(dot + 1)};
-}
-
-// "GPT.block/AddmmBackward0.mat1"
-inline std::string value_name(std::string module, std::string_view slot) {
-  if (!module.empty()) module += "/";
-  return module.append(slot.empty() ? std::string_view("value") : slot);
-}
-inline std::string incarnation_name(std::string name, std::uint32_t incarnation) {
-  return incarnation == 0 ? name : name + "@" + std::to_string(incarnation);
 }
 
 }  // namespace liveset::ledger

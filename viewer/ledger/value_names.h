@@ -1,40 +1,54 @@
-// Numbers of originals: names repeat in a step (a module that is called twice, a node of each type), and are numbered in the order in
-// which originals were made.
+// How values are called: the module, the slot, which of the name in its step, and which recompute made it.
 #pragma once
-#include <algorithm>
 #include <cstdint>
-#include <type_traits>
+#include <string>
+#include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "viewer/ledger/lineage.h"
+#include "viewer/ledger/path_names.h"
 
 namespace liveset::ledger {
 
-// For each original of these values, by block: its name without a number, as base(value) gives it, and the number, from 1. Of a step
-// all values or none must be among these.
-template <class Base>
-auto number_originals(const Lineage& lineage, const std::vector<std::uint32_t>& values, Base base) {
-  using Name = std::decay_t<decltype(base(lineage.values[0]))>;
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> order;  // original, value
-  for (const std::uint32_t i : values)
-    if (lineage.values[i].original != no_block) order.emplace_back(lineage.values[i].original, i);
-  std::sort(order.begin(), order.end());
-  std::unordered_map<std::uint32_t, std::pair<Name, std::uint32_t>> found;
-  std::unordered_map<Name, std::uint32_t> seen;
-  std::pair<bool, std::int64_t> step{};
-  for (const auto& [original, index] : order) {
-    if (found.contains(original)) continue;
-    const RemadeValue& value = lineage.values[index];
-    const CheckpointRegion& region = lineage.regions[lineage.rounds[value.round].region];
-    if (std::pair(region.has_step, region.step) != step) seen.clear();
-    step = {region.has_step, region.step};
-    Name name = base(value);
-    const std::uint32_t number = ++seen[name];
-    found.try_emplace(original, std::move(name), number);
-  }
-  return found;
+// "GPT.block/AddmmBackward0.mat1"
+inline std::string value_name(std::string module, std::string_view slot) {
+  if (!module.empty()) module += "/";
+  return module.append(slot.empty() ? std::string_view("value") : slot);
 }
+inline std::string numbered_name(std::string name, std::uint32_t number) {
+  return number <= 1 ? name : name + "#" + std::to_string(number);
+}
+inline std::string incarnation_name(std::string name, std::uint32_t incarnation) {
+  return incarnation == 0 ? name : name + "@" + std::to_string(incarnation);
+}
+
+// Names of originals repeat in a step (a module that is called twice, a node of each type), and are numbered in the order in which
+// originals were made.
+class OriginalNames {
+ public:
+  struct Name {
+    std::string_view base;     // without a number
+    std::uint32_t number = 0;  // from 1; 0: there is no original
+    std::string text() const { return numbered_name(std::string(base), number); }
+  };
+
+  OriginalNames(const trace::Dictionary& dictionary, PathNames& paths, const Lineage& lineage)
+      : dictionary_(dictionary), paths_(paths), lineage_(lineage) {}
+
+  // Of a step all values or none must be among these.
+  void number(const std::vector<std::uint32_t>& values);
+  // What the original of a value is called that was among them.
+  Name of(const RemadeValue& value);
+
+ private:
+  std::string_view base(const RemadeValue& value);
+
+  const trace::Dictionary& dictionary_;
+  PathNames& paths_;
+  const Lineage& lineage_;
+  std::unordered_map<std::uint64_t, std::string_view> bases_;  // by scope and slot
+  std::unordered_map<std::uint32_t, Name> originals_;          // by block
+};
 
 }  // namespace liveset::ledger

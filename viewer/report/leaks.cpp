@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "viewer/ledger/details.h"
-#include "viewer/ledger/slot_names.h"
+#include "viewer/ledger/value_names.h"
 #include "viewer/report/json_stream.h"
 #include "viewer/report/or_null.h"
 #include "viewer/report/trace_info.h"

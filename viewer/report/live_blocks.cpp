@@ -8,6 +8,7 @@
 
 #include "viewer/ledger/classes.h"
 #include "viewer/ledger/path_names.h"
+#include "viewer/ledger/value_names.h"
 
 namespace liveset::report {
 namespace {

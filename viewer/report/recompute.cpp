@@ -4,10 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
-#include <tuple>
 #include <unordered_map>
 
-#include "viewer/ledger/slot_names.h"
 #include "viewer/ledger/value_names.h"
 #include "viewer/report/json_stream.h"
 #include "viewer/report/or_null.h"
@@ -43,7 +41,6 @@ class Builder {
   void values();
   void steps();
   std::shared_ptr<const AboutRegion> about(const CheckpointRegion& region);
-  std::string_view base_name(const RemadeValue& value);
   std::uint64_t bytes(std::uint32_t block) const { return physical_.blocks.bytes(*physical_.blocks.find(block)); }
 
   const trace::Dictionary& names_;
@@ -51,7 +48,6 @@ class Builder {
   const Lineage& lineage_;
   const bool all_values_;
   RecomputeReport report_;
-  std::unordered_map<std::uint64_t, std::string_view> bases_;                     // by scope and slot
   std::unordered_map<std::uint32_t, std::shared_ptr<const AboutRegion>> abouts_;  // by String id
 };
 
@@ -115,13 +111,6 @@ void Builder::rounds() {
   }
 }
 
-std::string_view Builder::base_name(const RemadeValue& value) {
-  const auto [place, is_new] = bases_.try_emplace(std::uint64_t{value.scope} << 32 | value.slot);
-  if (!is_new) return place->second;
-  const std::string_view module = report_.names->module(value.scope);
-  return place->second = report_.names->keep(ledger::value_name(std::string(module), names_.string(value.slot)));
-}
-
 void Builder::values() {
   report_.remade_values = lineage_.values.size();
   std::vector<std::uint32_t> shown;
@@ -132,15 +121,17 @@ void Builder::values() {
     if (*region.matched == 0) region.matched = name_of(value.matched);
     if (all_values_ || region.step == report_.shown_step) shown.push_back(i);
   }
-  const auto originals = ledger::number_originals(lineage_, shown, [this](const RemadeValue& value) { return base_name(value); });
+  ledger::OriginalNames originals(names_, *report_.names, lineage_);
+  originals.number(shown);
   report_.values.reserve(shown.size());
   for (const std::uint32_t i : shown) {
     const RemadeValue& value = lineage_.values[i];
     const RecomputeRound& round = lineage_.rounds[value.round];
     const RegionFigure& region = report_.regions[round.region];
     RemadeFigure& figure = report_.values.emplace_back();
-    const bool known = value.original != ledger::no_block;
-    std::tie(figure.base, figure.original_number) = known ? originals.at(value.original) : std::pair(base_name(value), std::uint32_t{0});
+    const ledger::OriginalNames::Name name = originals.of(value);
+    figure.base = name.base;
+    figure.original_number = name.number;
     figure.incarnation = value.incarnation;
     figure.module = report_.names->module(value.scope);
     figure.slot = names_.string(value.slot);
@@ -281,11 +272,11 @@ Result<RecomputeReport> build_recompute(const trace::TraceFile& file, const Reco
 
 std::string RemadeFigure::original() const {
   if (original_number == 0) return "";
-  return std::string(base) + (original_number > 1 ? "#" + std::to_string(original_number) : "");
+  return ledger::numbered_name(std::string(base), original_number);
 }
 
 std::string RemadeFigure::name() const {
-  return ledger::incarnation_name(original_number == 0 ? std::string(base) : original(), incarnation);
+  return ledger::incarnation_name(ledger::numbered_name(std::string(base), original_number), incarnation);
 }
 
 void write_recompute_json(std::ostream& out, const RecomputeReport& report) {
