@@ -7,6 +7,7 @@ namespace liveset::autograd {
 
 class ObjectPlace {
  public:
+  bool known() const { return word_ > 0; }
   bool open() const { return word_ == 0; }  // neither known nor given up
   // `tensor`: an at::Tensor, which is one pointer to its implementation, whose object this is.
   void learn(const void* tensor, const void* object);

@@ -82,7 +82,7 @@ Object* around(Object*, Object* const* values, std::intptr_t count) {
                                      method_keywords, nullptr};
   Object* held = nullptr;
   const bool replaces = count > 3 && is_true(values[3]) != 0, method = count > 4 && is_true(values[4]) != 0;
-  if (count >= 3 && count <= 5 && !(method && bindable == nullptr))
+  if (count >= 3 && count <= 5)
     held = replaces ? pack(4, values[0], values[1], values[2], values[3]) : pack(3, values[0], values[1], values[2]);
   if (held == nullptr) {
     if (py->error() != nullptr) return nullptr;
@@ -103,8 +103,7 @@ Object* make_around(const CPython& interpreter) {
   py = &interpreter;
   const bool found = find(call, "PyObject_Call") && find(call_with, "PyObject_CallFunctionObjArgs") && find(fetch, "PyErr_Fetch") &&
                      find(restore, "PyErr_Restore") && find(item, "PyTuple_GetItem") && find(size_of, "PyTuple_Size") &&
-                     find(pack, "PyTuple_Pack") && find(is_true, "PyObject_IsTrue");
-  find(bindable, "PyInstanceMethod_New");
+                     find(pack, "PyTuple_Pack") && find(is_true, "PyObject_IsTrue") && find(bindable, "PyInstanceMethod_New");
   if (!found) return nullptr;
   static MethodDefinition definition{"around", around, method_fastcall, nullptr};
   return interpreter.new_function(&definition, nullptr, nullptr);

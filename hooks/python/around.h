@@ -11,7 +11,7 @@ struct Object;
 // and gives what the function gave. Exceptions of before and after are the job's own (a signal handler that ran meanwhile): they pass.
 // around(before, function, after, True): before gives (token, arguments for the function). With None for before the token is the tuple of
 // the arguments; after may be None too.
-// around(before, function, after, replaces, True): what a class has as a method; None where the interpreter cannot make one.
+// around(before, function, after, replaces, True): what a class has as a method.
 // Null, with no error set, where the interpreter lacks a function that this needs.
 Object* make_around(const CPython& py);
 

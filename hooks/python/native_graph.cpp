@@ -30,15 +30,17 @@ constinit autograd::EdgePlace edge_place;
 constinit autograd::NodeClasses classes;
 constinit autograd::Reachable reachable;
 
-// learn_edges(node, nodes that follow...) -> whether more should be said. All written in C++, none left out.
+// learn_edges(node, nodes that follow...) -> 1: more should be said, 0: their place is known, -1: it cannot be found. All written in C++,
+// none left out.
 Object* learn_edges(Object*, Object* const* values, std::intptr_t count) {
   constexpr std::intptr_t most = 16;
-  if (count < 2 || count > most + 1 || !edge_place.open()) return integer(edge_place.open() ? 1 : 0);
+  const auto answer = [] { return integer(edge_place.open() ? 1 : edge_place.known() ? 0 : -1); };
+  if (count < 2 || count > most + 1 || !edge_place.open()) return answer();
   std::uint64_t following[most];
   for (std::intptr_t index = 1; index < count; ++index)
     following[index - 1] = reinterpret_cast<std::uint64_t>(*autograd::node_in(values[index]));
   edge_place.learn(reinterpret_cast<std::uint64_t>(*autograd::node_in(values[0])), following, static_cast<std::uint32_t>(count - 1));
-  return integer(edge_place.open() ? 1 : 0);
+  return answer();
 }
 
 // learn_class(node, name id, (slot, name id)...) -> whether the class of this node, written in C++, is known now. The slots are
@@ -77,10 +79,13 @@ bool say(const char* node) {
 // walk_graph(list, roots...) -> how many nodes are below these, or 0 when that cannot be said yet. The roots are written in C++. Says
 // what nodes of known classes retain; puts all other nodes on the list.
 Object* walk_graph(Object*, Object* const* values, std::intptr_t count) {
-  if (count < 2 || !edge_place.known() || !autograd::numbers_are_known() || !slots_are_known() || !reachable.begin()) return integer(0);
+  static bool walking = false;  // only under Python's lock
+  if (walking || count < 2 || !edge_place.known() || !autograd::numbers_are_known() || !slots_are_known() || !reachable.begin())
+    return integer(0);
+  walking = true;
   bool whole = true;
   for (std::intptr_t index = 1; index < count && whole; ++index) whole = reachable.add(autograd::node_in(values[index]), edge_place);
-  // First all that needs no Python, which may run anything when it makes an object.
+  // First all that needs no Python, which may run anything when it makes an object: another walk, too.
   std::uint64_t others = 0;
   for (std::uint64_t index = 0; index < reachable.count() && whole; ++index) {
     if (!say(static_cast<const char*>(*reachable[index]))) reachable.keep(others++, index);
@@ -93,6 +98,7 @@ Object* walk_graph(Object*, Object* const* values, std::intptr_t count) {
   }
   const std::uint64_t nodes = reachable.count();
   reachable.end();
+  walking = false;
   return integer(whole ? static_cast<std::int64_t>(nodes) : 0);
 }
 

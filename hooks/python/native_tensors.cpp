@@ -76,13 +76,14 @@ bool read(void* tensor, std::uint8_t memory_class, Content& content) {
   return content.heap != 0;
 }
 
-void record(std::uint8_t kind, const Content& content, std::uint32_t name, std::uint32_t scope) {
+// `facts`: of what is said of tensors, the index of a checkpoint region's slot.
+void record(std::uint8_t kind, const Content& content, std::uint32_t name, std::uint32_t scope, std::uint64_t facts = 0) {
   const autograd::TensorStorage& storage = content.storage;
   core::record_value(kind, 0, c10_hook::heap_holding(content.heap, storage.address), storage.address, storage.bytes, name,
-                     content.memory_class, nullptr, 0, storage.dtype + 1, scope);
+                     content.memory_class, nullptr, 0, static_cast<std::int64_t>(facts) | (storage.dtype + 1), scope);
 }
 
-// (memory class, tensor, name id, scope or 0) -> whether it was said
+// (memory class, tensor, name id, scope or 0, facts) -> whether it was said
 Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t count) {
   void* tensor = tensor_in(values, count, 1);
   if (tensor == nullptr) return integer(0);
@@ -90,12 +91,14 @@ Object* record_tensor(std::uint8_t kind, Object* const* values, std::intptr_t co
   const Arguments arguments(values, count);
   Content content;
   if (!read(tensor, static_cast<std::uint8_t>(arguments.number(0)), content)) return integer(0);
-  record(kind, content, arguments.id(2), arguments.id(3));
+  record(kind, content, arguments.id(2), arguments.id(3), arguments.number(4));
   return integer(1);
 }
 
 Object* storage_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_storage, values, count); }
 Object* retain_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_retain, values, count); }
+Object* drop_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_drop, values, count); }
+Object* remake_tensor(Object*, Object* const* values, std::intptr_t count) { return record_tensor(channel::kind_remake, values, count); }
 
 // retain_slot(slot, name id) -> whether it was said; only of one that holds a tensor as it was saved
 Object* retain_slot(Object*, Object* const* values, std::intptr_t count) {
@@ -141,6 +144,8 @@ MethodDefinition methods[] = {
     {"retain", retain, method_fastcall, nullptr},
     {"storage_tensor", storage_tensor, method_fastcall, nullptr},
     {"retain_tensor", retain_tensor, method_fastcall, nullptr},
+    {"drop_tensor", drop_tensor, method_fastcall, nullptr},
+    {"remake_tensor", remake_tensor, method_fastcall, nullptr},
     {"learn_tensor", learn_tensor, method_fastcall, nullptr},
     {"retain_slot", retain_slot, method_fastcall, nullptr},
     {"learn_slot", learn_slot, method_fastcall, nullptr},
@@ -155,9 +160,10 @@ MethodDefinition methods[] = {
 
 }  // namespace
 
-bool slots_are_known() { return slot_place.known(); }
+// Without the objects of tensors a parameter would pass for an activation.
+bool slots_are_known() { return slot_place.known() && object_place.known(); }
 
-void* slot_in(Object* object) { return type_of(object) == slot_type && slot_place.known() ? slot_place.slot_in(object) : nullptr; }
+void* slot_in(Object* object) { return type_of(object) == slot_type && slots_are_known() ? slot_place.slot_in(object) : nullptr; }
 
 bool read_slot(void* slot, Content& content) {
   void* tensor = slot_place.tensor_of(slot);

@@ -12,6 +12,8 @@ Prints one JSON object on the last line:
   hook_us_per_allocation_event            all that recording adds to a step (blocks, module scopes, graph walk, optimizer), over the
                                           step's allocation events
   walk_us_per_node                        one graph walk with its records, by itself, over the graph's nodes
+  ..._in_step                             the same walk where a step begins its backward, the graph long out of the processor's caches; and
+                                          both hooks of one module call, with those of the root
 """
 import argparse
 import json
@@ -39,6 +41,8 @@ def work(mode):
     for line in sys.stdin:
         if line == "walk\n":
             answer = time_walk(train, parts)
+        elif line == "inside\n":
+            answer = time_inside(train, parts)
         else:
             start, start_cpu = time.perf_counter_ns(), time.process_time_ns()
             train.train_step(*parts)
@@ -58,6 +62,35 @@ def time_walk(train, parts):
         samples.append((time.perf_counter_ns() - start) / nodes)
         del leaves
     return {"ns_per_node": samples, "nodes": nodes}
+
+
+def time_inside(train, parts, steps=60):
+    """What the walk and the hooks of modules take inside of steps, less what it takes to look at the clock."""
+    engine = next(part for part in sys.modules["_liveset_shim"]._installed if type(part).__name__ == "Engine")
+    hooks = train.torch.nn.modules.module
+    now, spent = time.perf_counter_ns, {}
+
+    def timed(name, function):
+        def call(*arguments):
+            start = now()
+            result = function(*arguments)
+            spent[name] = spent.get(name, 0) + now() - start
+            spent[name, "calls"] = spent.get((name, "calls"), 0) + 1
+            return result
+        return call
+
+    nothing = timed("clock", lambda *_: None)
+    engine.graph.walk = timed("walk", engine.graph.walk)
+    for table in (hooks._global_forward_pre_hooks, hooks._global_forward_hooks):
+        for key, hook in list(table.items()):
+            table[key] = lambda *arguments, hook=timed("modules", hook): nothing(*arguments) or hook(*arguments)
+    rows = []
+    for _ in range(steps):
+        spent.clear()
+        train.train_step(*parts)
+        rows.append(((spent["modules"] - spent["clock"]) / (spent["modules", "calls"] / 2), spent["walk"]))
+    modules, walks = zip(*rows)
+    return {"module_ns": modules, "walk_ns": walks}
 
 
 class Worker:
@@ -104,6 +137,7 @@ def measure(mode, pairs, warm_up, run_options=()):
                 times[second] = second.step()
                 rows.append((times[bare], times[recorded]))
             walks = recorded.ask("walk")
+            inside = recorded.ask("inside")
         finally:
             bare.close()
             recorded.close()
@@ -130,6 +164,8 @@ def measure(mode, pairs, warm_up, run_options=()):
         "hook_us_per_allocation_event": added / events / 1e3,
         "graph_nodes": walks["nodes"],
         "walk_us_per_node": statistics.median(walks["ns_per_node"]) / 1e3,
+        "walk_us_per_node_in_step": statistics.median(inside["walk_ns"]) / walks["nodes"] / 1e3,
+        "module_us_per_call_in_step": statistics.median(inside["module_ns"]) / 1e3,
         "lost_events": summary["health"]["lost_events"],
     }
 

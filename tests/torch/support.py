@@ -131,7 +131,7 @@ class FakeRecorder:
         names = ["recording", "string", "heap", "scope", "scope_begin", "scope_end", "phase", "mark", "step_over", "step_begin",
                  "current_step", "storage", "retain", "attribute", "counter", "source", "create_graph", "reports_before"]
         names += ["drop", "remake", "offload", "holder", "collective", "use_slot", "offload_slot", "graph_node", "walked", "storage_tensor", "retain_tensor",
-                  "learn_tensor", "retain_slot", "learn_slot", "types"]
+                  "drop_tensor", "remake_tensor",                  "learn_tensor", "retain_slot", "learn_slot", "types"]
         return {name: getattr(self, name) for name in names}
 
     def recording(self):
@@ -216,7 +216,7 @@ class FakeRecorder:
     def storage_tensor(self, *arguments):
         return 0  # as with a torch whose tensors cannot be read but by Python
 
-    retain_tensor = learn_tensor = retain_slot = learn_slot = storage_tensor
+    retain_tensor = drop_tensor = remake_tensor = learn_tensor = retain_slot = learn_slot = storage_tensor
 
     def types(self, tensor, parameter, slot):
         pass

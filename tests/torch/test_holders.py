@@ -161,7 +161,7 @@ class ScanTest(unittest.TestCase):
         except ValueError as error:
             self.kept_error = error
         names, _ = self.names(1259)
-        self.assertEqual(names, ["local `kept` of fail() in test_holders.py, kept by its frame (a traceback?)"])
+        self.assertEqual(names, ["local `kept` of fail() in test_holders.py, kept by its frame"])
         del self.kept_error
 
     def test_slots_and_deep_containers(self):

@@ -227,6 +227,37 @@ y.backward()
 print(x.grad is not None)
 """
 
+# What is no root of a backward, when graphs are already walked past Python; and a finalizer that walks one while another is walked.
+FOREIGN_ROOTS = """
+import gc
+import torch
+net = torch.nn.Sequential(*[torch.nn.Linear(8, 8) if i % 2 else torch.nn.Tanh() for i in range(12)])
+forward = lambda: net(torch.randn(4, 8)).sum()
+for step in range(8):
+    forward().backward()
+loss = forward()
+for roots in (["loss"], [3], [None], [[loss, loss]], [(loss,)], [b"x" * 100], [{"loss": loss}], [object()], [(object(), 0)], [("node", 0)], [(3, 0)],
+              "loss", 3, (), [torch.ones(3)]):
+    for call in (torch.autograd.backward, lambda roots: torch.autograd.grad(roots, [net[1].weight])):
+        try:
+            call(roots)
+            print("done")
+        except Exception as error:
+            print(type(error).__name__, str(error)[:60])
+walked = []
+class Walks:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        forward().backward()
+        walked.append(1)
+gc.set_threshold(5, 2, 2)
+for step in range(50):
+    Walks()
+    forward().backward()
+print(len(walked) > 10)
+"""
+
 # Says when it is listed, and changes.
 OWN_METHODS = """
 import torch
@@ -294,6 +325,12 @@ class OddJobTest(TorchTest):
 
     def test_a_stand_in_of_a_compiler_makes_no_warning(self):
         self.assertEqual(self.recorded(STAND_IN, "stand_in").stdout, "True\n")
+
+    def test_what_is_no_root_of_a_backward_is_refused_as_ever(self):
+        run = self.record(FOREIGN_ROOTS, name="foreign_roots")
+        plain = self.plain([sys.executable, self.folder / "foreign_roots.py"])
+        self.assertEqual((run.status, run.stdout, run.stderr), (0, plain.stdout, plain.stderr))
+        self.assertTrue(run.stdout.endswith("True\n"))
 
     def test_what_lists_a_module_is_not_called(self):
         for options in ((), EVERYTHING):

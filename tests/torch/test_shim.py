@@ -144,6 +144,20 @@ class ShimTest(unittest.TestCase):
         self.assertEqual(scopes.models(), [net])
         self.assertEqual(self.recorder.failures, [])
 
+    def test_a_model_that_only_a_region_calls_is_stated_again_where_it_went(self):
+        self.install()
+        net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for dtype in (torch.float32, torch.float32, torch.float64):
+            net.to(dtype)
+            checkpoint(net, torch.ones(5, 8, dtype=dtype), use_reentrant=False).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        stated = {(kind, address): name for _, kind, _, address, _, name in self.recorder.of("storage")}
+        self.assertEqual(stated[BUFFER, net[1].running_mean.data_ptr()], "1.running_mean")
+        self.assertEqual([event[1] for event in self.recorder.events if event[0] == "storage" and event[1] == BUFFER], [BUFFER] * 6)
+        self.assertEqual(self.recorder.failures, [])
+
     def test_saved_tensors_that_cannot_be_read_as_they_are(self):
         """torch before 2.14: the same storages, read by unpacking, and nothing is run that the job did not run."""
         def retained(readable, checkpointed):
@@ -224,9 +238,11 @@ class ShimTest(unittest.TestCase):
             self.assertNotIn(outside.grad_fn, packed)
         for _ in range(100):
             run()[1].sum().backward()
+        self.assertIn(kept[0][0].grad_fn, packed)  # which looks at what is over
         self.assertEqual(len(packed.ranges), 10)
         self.assertEqual(len(unpacked), 100, "only backward itself unpacks")
         del kept, inside, outside
+        self.assertNotIn(torch.ones(4, requires_grad=True).exp().grad_fn, packed)
         self.assertEqual(len(packed.ranges), 0)
         # Inside of hooks that are still on, too.
         with torch.autograd.graph.saved_tensors_hooks(torch.Tensor.detach, lambda tensor: unpacked.append(1) or tensor):
@@ -265,7 +281,9 @@ class ShimTest(unittest.TestCase):
             small_net()(torch.ones(5, 8)).sum().backward()
             calls(torch.ones(5, 8))
         gc.collect()
-        alive = {id(outer), id(calls), id(outer[0])}
+        last = nn.Tanh()  # a new one looks for those that are gone
+        last(torch.ones(2))
+        alive = {id(outer), id(calls), id(outer[0]), id(last)}
         self.assertEqual(set(scopes.roots), alive - {id(outer[0])})
         self.assertEqual(set(scopes.latest), alive)
         self.assertEqual(scopes.roots[id(calls)].children, {})

@@ -107,6 +107,7 @@ class Signals(TorchTest):
     def test_with_all_that_can_be_asked_for(self):
         run = self.record(JOB, "97", options=("--check-replay", "--fingerprint", "--who-holds", "--stacks"))
         self.assertEqual((run.status, run.stdout), (0, "same\n"), run.stderr)
+        self.assertGreater(int(run.stderr.split()[-1]), 100, "it met none of our lines")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ void add_variable(launch::RunOptions& options, const std::string& name, const st
 }
 
 // A flag that may have a value behind "=". What stands behind a space is never its value: that is the job's program.
+// What `chosen` throws is told with the option's name before it.
 CLI::Option* add_flag_with_value(CLI::App& command, const std::string& name, const std::string& help,
                                  const std::function<void(const std::string&)>& chosen) {
   const auto text = std::make_shared<std::string>();
@@ -21,12 +22,12 @@ CLI::Option* add_flag_with_value(CLI::App& command, const std::string& name, con
   });
 }
 
-std::string checked_steps(const std::string& option, const std::string& text, const std::string& implied) {
+std::string checked_steps(const std::string& text, const std::string& implied) {
   if (text.empty()) return implied;
   std::uint32_t steps = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
   if (error != std::errc() || end != text.data() + text.size() || steps == 0)
-    throw CLI::ValidationError(option, "'" + text + "' is no number of steps");
+    throw CLI::ValidationError("'" + text + "' is no number of steps");
   return text;
 }
 
@@ -35,13 +36,13 @@ std::string checked_rate(const std::string& text) {
   double rate = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
   if (error != std::errc() || end != text.data() + text.size() || !(rate > 0 && rate <= 1))
-    throw CLI::ValidationError("--check-replay", "'" + text + "' is no share of the regions (above 0, at most 1)");
+    throw CLI::ValidationError("'" + text + "' is no share of the regions (above 0, at most 1)");
   return text;
 }
 
 std::string checked_stacks(const std::string& text) {
   if (text.empty() || text == "python") return "python";
-  if (text != "native" && text != "both") throw CLI::ValidationError("--stacks", "'" + text + "' is none of python, native and both");
+  if (text != "native" && text != "both") throw CLI::ValidationError("'" + text + "' is none of python, native and both");
   return text;
 }
 
@@ -68,12 +69,11 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
                       "`liveset check --replay`; of all regions, or of a share of them: --check-replay=0.1. Costs time",
                       [&options](const std::string& text) { add_variable(options, "LIVESET_CHECK_REPLAY", checked_rate(text)); })
       ->option_text("[=RATE]");
-  add_flag_with_value(
-      command, "--who-holds",
-      "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
-      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s of processor time each (or as the "
-      "environment says: LIVESET_WHO_HOLDS_SECONDS)",
-      [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps("--who-holds", text, "10")); })
+  add_flag_with_value(command, "--who-holds",
+                      "name the Python references that hold tensors, for `liveset leaks`: looked for at the end and at the end of every "
+                      "tenth step, or of every Nth: --who-holds=N. Up to 0.2 s of processor time each (or as the "
+                      "environment says: LIVESET_WHO_HOLDS_SECONDS)",
+                      [&options](const std::string& text) { add_variable(options, "LIVESET_WHO_HOLDS", checked_steps(text, "10")); })
       ->option_text("[=N]");
   add_flag_with_value(
       command, "--stacks",
@@ -81,11 +81,10 @@ void add_job_options(CLI::App& command, launch::RunOptions& options) {
       "native (some 4 us each), or both",
       [&options](const std::string& text) { add_variable(options, "LIVESET_STACKS", checked_stacks(text)); })
       ->option_text("[=python|native|both]");
-  add_flag_with_value(
-      command, "--fingerprint",
-      "record what the first steps (3, or --fingerprint=N) computed: hashes, norms and samples of losses, gradients and "
-      "parameters, for `liveset check A B --equivalence`",
-      [&options](const std::string& text) { add_variable(options, "LIVESET_FINGERPRINT", checked_steps("--fingerprint", text, "3")); })
+  add_flag_with_value(command, "--fingerprint",
+                      "record what the first steps (3, or --fingerprint=N) computed: hashes, norms and samples of losses, gradients and "
+                      "parameters, for `liveset check A B --equivalence`",
+                      [&options](const std::string& text) { add_variable(options, "LIVESET_FINGERPRINT", checked_steps(text, "3")); })
       ->option_text("[=STEPS]");
   command
       .add_flag("--fingerprint-values", options.fingerprint_values,

@@ -130,7 +130,7 @@ std::string holder_of(const LeakFigure& leak) {
 }
 
 Table leaks_table(const std::vector<LeakRow>& rows, std::size_t top, TableFormat format, const Style& style) {
-  Table table({{"bytes", true}, {"too long", true}, {"times", true}, {"value"}, {"held by"}}, format, style);
+  Table table({{"bytes", true}, {"too long", true}, {"times", true}, {"value"}, {"held by", false, 0, true}}, format, style);
   for (std::size_t i = 0; i < std::min(top, rows.size()); ++i)
     table.row({Cell::bytes(rows[i].most_bytes), Cell::words(format_time(rows[i].longest_ns)), Cell::count(rows[i].times),
                Cell::words(rows[i].example.name), Cell::words(holder_of(rows[i].example))});
@@ -148,7 +148,8 @@ Table dtypes_table(const LeaksReport& report, std::size_t top, TableFormat forma
 }
 
 Table growth_table(const LeaksReport& report, std::size_t top, TableFormat format, const Style& style) {
-  Table table({{"bytes", true}, {"blocks", true}, {"of", true}, {"steps"}, {"class"}, {"made in"}, {"held by"}}, format, style);
+  Table table({{"bytes", true}, {"blocks", true}, {"of", true}, {"steps"}, {"class"}, {"made in"}, {"held by", false, 0, true}}, format,
+              style);
   for (std::size_t i = 0; i < std::min(top, report.growth.size()); ++i) {
     const GrowthFigure& growth = report.growth[i];
     table.row({Cell::bytes(growth.bytes), Cell::count(growth.blocks), Cell::bytes(growth.block_bytes),

@@ -145,9 +145,8 @@ std::string recompute_text(const RecomputeReport& report, std::size_t top, const
     std::uint64_t still_live = 0;
     for (const RegionFigure* region : regions_of(report, step)) still_live += region->still_live_bytes;
     if (still_live != 0)
-      text += "\n  " + format_bytes(still_live, style.exact_bytes) +
-              " that regions gave up were still in memory when they were made again:\n  weights, inputs, and what else holds them "
-              "(liveset leaks)\n";
+      text += "\n  " + format_bytes(still_live, style.exact_bytes) + " that the regions of " + step_name(step) +
+              " gave up were still in memory when\n  they were made again: weights, inputs, and what else holds them (liveset leaks)\n";
   }
   for (const std::string& warning : report.warnings) text += "\nWARNING  " + printable(warning, style);
   return report.warnings.empty() ? text : text + "\n";

@@ -191,10 +191,15 @@ std::string Table::line(const std::vector<std::string>& cells, const std::vector
     const bool last = i + 1 == cells.size();
     used += 2;
     std::string cell = cells[i];
-    if (last && !columns_[i].right)
-      cell = printable(cell, style_, used + 8 < style_.columns ? style_.columns - used : 8);
-    else  // a number is never cut: its row gets wider
+    const std::size_t room = used + 8 < style_.columns ? style_.columns - used : 8;
+    if (last && columns_[i].whole) {
+      cell = printable(cell, style_);
+      if (width_of(cell) > room) cell = "\n        " + cell;
+    } else if (last && !columns_[i].right) {
+      cell = printable(cell, style_, room);
+    } else {  // a number is never cut: its row gets wider
       cell = pad(columns_[i].right ? cell : printable(cell, style_, widths[i]), widths[i], columns_[i].right);
+    }
     used += width_of(cell);
     text += "  " + cell;
   }

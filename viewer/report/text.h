@@ -46,6 +46,7 @@ struct Column {
   std::string title;
   bool right = false;     // numbers
   std::size_t width = 0;  // 0: as wide as its widest cell; fixed widths let rows be printed one by one
+  bool whole = false;     // of a last column of words: one that does not fit is not cut, but has a line of its own
 };
 
 // Rows of cells. Text: two spaces indentation and between columns, columns of words cut so that lines keep to the

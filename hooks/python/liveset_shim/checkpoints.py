@@ -8,7 +8,6 @@ before that they were saved on an autograd node, that of `input_saver`. Keyword 
 import sys
 import weakref
 
-from .addresses import storage_address
 from .around import original_of
 from .context import ACTIVATION, CHECKPOINT_INPUT, INDEX_SHIFT, PARAMETER, RECOMPUTED_ACTIVATION, RNG_STATE
 from .regions import Regions, autocast_of
@@ -91,20 +90,28 @@ class Checkpoints:
         return __init__
 
     def _hook_enter(self, original):
+        context = self.context
+
         # What a signal handler raises in ours comes before torch's hooks are pushed, or after they are popped.
         def before(hook):
             if hook._liveset_region is not None:
                 self.regions.enter(hook._liveset_region, lambda: self._facts(hook._liveset_frame()))
+                if context.region_entered is not None:
+                    context.region_entered(hook)
 
-        return self.context.around(before, original, None, False, True)
+        return context.around(before, original, None, False, True)
 
     def _hook_exit(self, original):
-        def after(arguments, raised, result):
-            region = arguments[0]._liveset_region
-            if region is not None:
-                self.regions.leave(region)
+        context = self.context
 
-        return self.context.around(None, original, after, False, True)
+        def after(arguments, raised, result):
+            hook = arguments[0]
+            if hook._liveset_region is not None:
+                if context.region_leaves is not None:
+                    context.region_leaves(hook)
+                self.regions.leave(hook._liveset_region)
+
+        return context.around(None, original, after, False, True)
 
     def _facts(self, frame):
         """What Regions.describe() wants to know of a region that begins."""
@@ -141,9 +148,7 @@ class Checkpoints:
         the frame's lists and not the frame, which would live on by a cycle."""
         context = self.context
         metadata_of, holders, metadatas = frame.metadata_fn, frame.weak_holders, frame.x_metadatas
-        exact_types, Parameter, strided = context._exact_types, context.torch.nn.Parameter, context.torch.strided
-        drop, dtypes, heap_of = context.drop, context.dtypes, context.heap_of
-        modes = getattr(context.torch._C, "_len_torch_function_stack", lambda: 1)
+        exact_types, Parameter, drop, drop_tensor = context._exact_types, context.torch.nn.Parameter, context.drop, context.drop_tensor
         del frame
 
         def metadata(tensor):
@@ -156,17 +161,9 @@ class Checkpoints:
                 memory_class = PARAMETER if kind is Parameter else UNSTATED
                 facts = index + 1 << INDEX_SHIFT
                 holders[index]()._liveset_slot = region, facts, memory_class
-                # The common case by hand: this runs for every tensor that a region saves.
-                if kind in exact_types and tensor.layout is strided and not modes():
-                    try:
-                        storage = tensor.untyped_storage()
-                        drop(memory_class, heap_of(tensor.device), storage_address(tensor, storage), storage.nbytes(), 0,
-                             dtypes.get(tensor.dtype, 0) | facts, 0)
-                        return result
-                    except (RuntimeError, NotImplementedError):
-                        pass  # a wrapper in a plain tensor's clothes (torch.func)
-                with context.quiet():
-                    context.say(drop, memory_class, tensor, 0, index)
+                if kind not in exact_types or not drop_tensor(memory_class, tensor, 0, 0, facts):
+                    with context.quiet():
+                        context.say(drop, memory_class, tensor, 0, index)
             except Exception as error:
                 context.failed(error)
             return result
@@ -216,7 +213,9 @@ class Checkpoints:
                 try:
                     slot = getattr(holder, "_liveset_slot", None)
                     memory_class = PARAMETER if slot is not None and slot[2] == PARAMETER else RECOMPUTED_ACTIVATION
-                    context.say(context.remake, memory_class, tensor, 0, index, region.scope)
+                    if type(tensor) not in context._exact_types or not context.remake_tensor(memory_class, tensor, 0, region.scope,
+                                                                                             index + 1 << INDEX_SHIFT):
+                        context.say(context.remake, memory_class, tensor, 0, index, region.scope)
                 except Exception as error:
                     context.failed(error)
 

@@ -55,6 +55,8 @@ class Context:
         self.dtypes = {getattr(torch, name): number for name, number in DTYPES.items() if hasattr(torch, name)}
         self.on_step_over = None  # called when a step is over
         self.before_backward = None
+        self.region_entered = None  # (torch's hook of a non-reentrant region): its scope is the innermost
+        self.region_leaves = None   # the same, before that scope ends
         self.parameter_name = None  # of a distributed job: parameter -> string id
         self.stated_gradients = set()  # addresses of the storages of gradients stated since the last optimizer step
         self._exact_types = (torch.Tensor, torch.nn.Parameter)

@@ -123,7 +123,7 @@ class Graph:
         """-> (the nodes under these that are still to be stated, number of all)"""
         roots, written_here = list(roots), []
         if self.walk_graph is not None and not self.learns_edges:
-            # It begins at nodes written in C++.
+            # It begins at nodes written in C++, of types that were met: a root may be anything that the job passes to backward.
             seen, written_in_c = set(roots), []
             while roots:
                 node = roots.pop()
@@ -136,7 +136,7 @@ class Graph:
                         seen.add(following)
                         roots.append(following)
             nodes = []
-            count = self.walk_graph(nodes, *written_in_c)
+            count = all(type(node) in self.slots for node in written_in_c) and self.walk_graph(nodes, *written_in_c)
             if count:
                 met = set(nodes)
                 more = [node for node in written_here if node not in met]
@@ -152,7 +152,10 @@ class Graph:
             if self.learns_edges:
                 ends = [node, *(following for following, _ in edges)]
                 if not any(end is None or isinstance(end, self.python_node) for end in ends):
-                    self.learns_edges = bool(self.learn_edges(*ends))
+                    answer = self.learn_edges(*ends)
+                    self.learns_edges = answer > 0
+                    if answer < 0:
+                        self.walk_graph = self.learn_class = None
         return nodes, len(nodes)
 
     def _slots(self, kind):

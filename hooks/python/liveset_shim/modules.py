@@ -191,6 +191,13 @@ class Modules:
         self._keep(place, top.children)
         return place
 
+    def state_called(self, place):
+        """States anew what has moved of models that only this region calls: no forward of a root does."""
+        for child in list(place.children.values()):
+            module = child.module()
+            if module is not None and self.context.task_id() < 0:
+                self._state_tensors(child, module)
+
     def models(self):
         """The modules that no other module calls, be it in a checkpoint region."""
         places = list(self.roots.values())

@@ -76,14 +76,15 @@ class Optimizers:
         context, thread = self.context, self.context.thread
         if context.tracing():
             return
-        known, exact_types = self.known_state, context._exact_types
+        known, exact_types, strided = self.known_state, context._exact_types, context.torch.strided
         with context.quiet():
             for state in optimizer.state.values():
                 try:
                     for item in state.values() if type(state) is dict else (state,):
                         # Most optimizers keep their tensors from step to step: one that is where it was needs no second statement.
                         found = known.get(id(item))
-                        if found is None or found[0]() is not item or type(item) not in exact_types or plain_address(item) != found[1]:
+                        if (found is None or found[0]() is not item or type(item) not in exact_types or item.layout is not strided
+                                or plain_address(item) != found[1]):
                             self._state_all((item,))
                 except Exception as error:
                     context.failed(error)

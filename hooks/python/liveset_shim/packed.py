@@ -80,7 +80,9 @@ class PackedRanges:
 
     def _drop_over(self):
         del self.over[:]
-        self.ranges = {ordinal: found for ordinal, found in list(self.ranges.items()) if found[2] is None or found[2]() is not None}
+        for ordinal, found in list(self.ranges.items()):
+            if found[2] is not None and found[2]() is None:
+                self.ranges.pop(ordinal, None)
         self.changed = object()
 
     def _bounds(self):

@@ -73,6 +73,8 @@ class Regions:
                 self.context.phase(FORWARD)
             stack.append(region.place)
             self.context.scope_begin(region.scope)
+            if not region.place.names:
+                self.modules.state_called(region.place)
             self.describe(*facts())
         except Exception as error:
             self.context.failed(error)

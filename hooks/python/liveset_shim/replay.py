@@ -56,6 +56,7 @@ class Replay:
             else:
                 setattr(owner, name, original)
         self.patched = []
+        self.context.region_entered = self.context.region_leaves = None
         self.findings.uninstall()
 
     def wanted(self):

@@ -1,4 +1,4 @@
-"""A region's recompute against its forward (replay.py makes both records). What differs goes to `findings`."""
+"""A region's recompute against its forward (replay_frames.py and replay_functions.py make both records). What differs goes to `findings`."""
 from .replay_state import NUMPY, PYTHON, differences
 from .tensor_values import element
 

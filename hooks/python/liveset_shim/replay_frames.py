@@ -19,8 +19,7 @@ class Frames:
         patch(frame, "save_inputs", self._save_inputs)
         patch(frame, "get_inputs", self._get_inputs)
         patch(forward, "__init__", self._forward_init)
-        patch(forward, "__enter__", self._forward_enter)
-        patch(forward, "__exit__", self._forward_exit)
+        self.context.region_entered, self.context.region_leaves = self._region_entered, self._region_leaves
         patch(recompute, "__init__", self._recompute_init)
         patch(recompute, "__enter__", self._recompute_enter)
         patch(recompute, "__exit__", self._recompute_exit)
@@ -110,32 +109,25 @@ class Frames:
         elif not record.differs:
             self.findings.say(record, "operators", record.module, "", "torch found: " + text.strip().splitlines()[0])
 
-    # What a signal handler raises in ours comes before torch's hooks are pushed, or after they are popped.
+    def _region_entered(self, hook):
+        record = getattr(hook, "_liveset_replay", None)
+        if record is not None:
+            try:
+                with self.context.quiet():
+                    self.checker.begin_forward(record)
+                hook._liveset_mode = self.watches.begin(record, False)
+            except Exception as error:
+                self.context.failed(error)
 
-    def _forward_enter(self, original):
-        def before(hook):
-            record = hook._liveset_replay
-            if record is not None:
-                try:
-                    with self.context.quiet():
-                        self.checker.begin_forward(record)
-                    hook._liveset_mode = self.watches.begin(record, False)
-                except Exception as error:
-                    self.context.failed(error)
-        return self.context.around(before, original, None, False, True)
-
-    def _forward_exit(self, original):
-        def after(arguments, raised, result):
-            hook = arguments[0]
-            record = hook._liveset_replay
-            if record is not None:
-                try:
-                    self.watches.end(hook._liveset_mode)
-                    with self.context.quiet():
-                        record.end = self.states.random()
-                except Exception as error:
-                    self.context.failed(error)
-        return self.context.around(None, original, after, False, True)
+    def _region_leaves(self, hook):
+        record = getattr(hook, "_liveset_replay", None)
+        if record is not None:
+            try:
+                self.watches.end(hook._liveset_mode)
+                with self.context.quiet():
+                    record.end = self.states.random()
+            except Exception as error:
+                self.context.failed(error)
 
     def _saved(self, original, holders, metadatas, record):
         """The frame's metadata_fn: torch calls it for each tensor that the region saves, and again where it compares."""
@@ -194,6 +186,8 @@ class Frames:
             original(hook, frame_reference, gid, *arguments, **keywords)
             hook._liveset_replay = frame_reference, gid
         return __init__
+
+    # What a signal handler raises in ours comes before torch's hooks are pushed, or after they are popped.
 
     def _recompute_enter(self, original):
         def before(hook):

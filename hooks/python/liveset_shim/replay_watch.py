@@ -10,7 +10,7 @@ class Watches:
     def __init__(self, context, values, states, findings):
         self.context = context
         self.findings = findings
-        self.type = _watch_type(context, values, states)
+        self.type = _watch_type(context, values, states, findings)
         self.profiled = getattr(context.torch._C._autograd, "_profiler_enabled", lambda: False)
 
     def begin(self, of, hashing):
@@ -52,7 +52,7 @@ class Watches:
             over.__exit__(None, None, None)
 
 
-def _watch_type(context, values, states):
+def _watch_type(context, values, states, findings):
     """The dispatch mode that writes down what runs and forwards it."""
     from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
     torch, Tensor, thread = context.torch, context.Tensor, context.thread
@@ -72,6 +72,7 @@ def _watch_type(context, values, states):
             super().__init__()
             self.operators, self.generators, self.made, self.hashing = of.operators, of.generators, of.made, hashing
             self.used = of.used
+            self.of = of
             self.off = False
 
         def is_innermost(self):
@@ -79,7 +80,13 @@ def _watch_type(context, values, states):
 
         def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
             keywords = keywords or {}
-            if self.off or function in ignored or len(self.operators) >= MOST_OPERATORS:
+            if self.off or function in ignored:
+                return function(*arguments, **keywords)
+            if len(self.operators) >= MOST_OPERATORS:
+                if self.of is not None:  # from here on nobody knows who wrote what, and what was used
+                    findings.cannot_see(f"operators of a region beyond {MOST_OPERATORS:,}")
+                    self.made.clear()
+                    self.of.used = self.of = None
                 return function(*arguments, **keywords)
             try:
                 for argument in arguments:

@@ -214,7 +214,7 @@ class Scan:
         def match(content):
             for key, item in list(content.items()):
                 if id(item) in nodes:
-                    named.append((nodes[id(item)].origins, [named_local(code, key) + ", kept by its frame (a traceback?)"]))
+                    named.append((nodes[id(item)].origins, [named_local(code, key) + ", kept by its frame"]))
         read_locals(frame, match)
 
     def _describe(self, item, kind, below, origins, likely):

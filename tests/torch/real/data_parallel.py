@@ -1,6 +1,7 @@
 """Two ranks of DistributedDataParallel on gloo (torchrun). Prints from rank 0 only: two writers would mix their lines."""
 import os
 import sys
+import time
 
 import job
 import torch
@@ -23,6 +24,7 @@ if rank == 0:
 # A thread of gloo that still holds a tensor of Python's when the interpreter ends aborts the process (with and without a
 # recording): the job ends once no one but itself holds these.
 alone = sys.getrefcount(torch.empty(0)) + 1
+deadline = time.monotonic() + 60
 while sys.getrefcount(own) > alone or any(sys.getrefcount(seen[i]) > alone for i in range(2)):
-    pass
+    assert time.monotonic() < deadline, "gloo has not let go of what it gathered"
 distributed.destroy_process_group()
