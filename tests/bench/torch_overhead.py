@@ -13,7 +13,7 @@ Prints one JSON object on the last line:
                                           step's allocation events
   walk_us_per_node                        one graph walk with its records, by itself, over the graph's nodes
   ..._in_step                             the same walk where a step begins its backward, the graph long out of the processor's caches; and
-                                          both hooks of one module call, with those of the root
+                                          both hooks of one module call, the root's aside
 """
 import argparse
 import json
@@ -68,28 +68,31 @@ def time_inside(train, parts, steps=60):
     """What the walk and the hooks of modules take inside of steps, less what it takes to look at the clock."""
     engine = next(part for part in sys.modules["_liveset_shim"]._installed if type(part).__name__ == "Engine")
     hooks = train.torch.nn.modules.module
-    now, spent = time.perf_counter_ns, {}
+    now, spent = time.perf_counter_ns, {"walk": [], "before": [], "after": [], "clock": []}
 
     def timed(name, function):
+        spans = spent[name]
+
         def call(*arguments):
             start = now()
             result = function(*arguments)
-            spent[name] = spent.get(name, 0) + now() - start
-            spent[name, "calls"] = spent.get((name, "calls"), 0) + 1
+            spans.append(now() - start)
             return result
         return call
 
-    nothing = timed("clock", lambda *_: None)
     engine.graph.walk = timed("walk", engine.graph.walk)
-    for table in (hooks._global_forward_pre_hooks, hooks._global_forward_hooks):
+    for name, table in (("before", hooks._global_forward_pre_hooks), ("after", hooks._global_forward_hooks)):
         for key, hook in list(table.items()):
-            table[key] = lambda *arguments, hook=timed("modules", hook): nothing(*arguments) or hook(*arguments)
-    rows = []
+            nothing = timed("clock", lambda *_: None)
+            table[key] = lambda *arguments, nothing=nothing, hook=timed(name, hook): nothing(*arguments) or hook(*arguments)
+    modules, walks = [], []
     for _ in range(steps):
-        spent.clear()
+        for spans in spent.values():
+            spans.clear()
         train.train_step(*parts)
-        rows.append(((spent["modules"] - spent["clock"]) / (spent["modules", "calls"] / 2), spent["walk"]))
-    modules, walks = zip(*rows)
+        inner = spent["before"][1:] + spent["after"][:-1]  # the root is entered first and left last
+        modules.append(2 * (statistics.mean(inner) - statistics.mean(spent["clock"])))
+        walks += spent["walk"]
     return {"module_ns": modules, "walk_ns": walks}
 
 
