@@ -109,6 +109,12 @@ __attribute__((visibility("default"))) Object* PyTuple_Pack(std::intptr_t size, 
   return tuple(items);
 }
 __attribute__((visibility("default"))) int PyObject_IsTrue(Object* object) { return object->name == "False" ? 0 : 1; }
+__attribute__((visibility("default"))) Object* PyInstanceMethod_New(Object* function) {
+  Object* bound = make("instancemethod");
+  bound->self = held(function);
+  bound->function = [function](const std::vector<Object*>& arguments) { return call(function, arguments); };
+  return bound;
+}
 }
 
 namespace {
@@ -163,14 +169,19 @@ class Around : public testing::Test {
   }
   static Object* none() { return held(&nothing); }
 
-  // Calls around(before, function, after[, replaces])(x); what it gives or raises.
+  // Calls around(before, function, after[, replaces[, method]])(x); what it gives or raises. Null before or after: None.
   std::string called(std::function<Object*()> before, std::function<Object*()> function_answer, std::function<Object*()> after,
-                     const char* replaces = nullptr) {
-    std::vector<Object*> parts{function("before", std::move(before)), function("function", std::move(function_answer)),
-                               function("after", std::move(after))};
+                     const char* replaces = nullptr, const char* method = nullptr) {
+    const auto optional = [this](const char* name, std::function<Object*()> answer) {
+      return answer ? function(name, std::move(answer)) : none();
+    };
+    std::vector<Object*> parts{optional("before", std::move(before)), function("function", std::move(function_answer)),
+                               optional("after", std::move(after))};
     if (replaces != nullptr) parts.push_back(make(replaces));
+    if (method != nullptr) parts.push_back(make(method));
     Object* wrapped = around_->definition->function(nullptr, parts.data(), static_cast<std::intptr_t>(parts.size()));
     for (Object* part : parts) release(part);
+    wrapped_ = wrapped->name;
     Object* argument = make("x");
     Object* result = call(wrapped, {argument});
     release(argument);
@@ -187,6 +198,7 @@ class Around : public testing::Test {
   Object* around_ = nullptr;
   long living_ = 0, nothings_ = 0;
   std::vector<std::string> calls_;
+  std::string wrapped_;
 };
 
 TEST_F(Around, BeforeTheFunctionAndAfterIt) {
@@ -240,6 +252,29 @@ TEST_F(Around, WithoutOtherArgumentsTheCallGoesOnAsItWasMade) {
 TEST_F(Around, AFalseFourthArgumentIsNone) {
   EXPECT_EQ(called([] { return make("token"); }, [] { return make("result"); }, none, "False"), "result");
   EXPECT_THAT(calls_, ElementsAre("before x", "function x", "after token None result"));
+}
+
+TEST_F(Around, WithoutBeforeTheTokenIsTheArguments) {
+  EXPECT_EQ(called(
+                nullptr, [] { return make("result"); }, none),
+            "result");
+  EXPECT_EQ(called(
+                nullptr, [] { return raise("ValueError"); }, none),
+            "no result, ValueError");
+  EXPECT_THAT(calls_, ElementsAre("function x", "after tuple None result", "function x", "after tuple ValueError None"));
+}
+
+TEST_F(Around, WithoutAfterTheFunctionEndsIt) {
+  EXPECT_EQ(called([] { return make("token"); }, [] { return make("result"); }, nullptr), "result");
+  EXPECT_EQ(called([] { return make("token"); }, [] { return raise("ValueError"); }, nullptr), "no result, ValueError");
+  EXPECT_THAT(calls_, ElementsAre("before x", "function x", "before x", "function x"));
+}
+
+TEST_F(Around, AMethodIsBoundByItsClass) {
+  EXPECT_EQ(called([] { return make("token"); }, [] { return make("result"); }, none, "False", "True"), "result");
+  EXPECT_EQ(wrapped_, "instancemethod");
+  EXPECT_EQ(called([] { return make("token"); }, [] { return make("result"); }, none, "False", "False"), "result");
+  EXPECT_EQ(wrapped_, "liveset_around");
 }
 
 TEST_F(Around, AnythingElseMakesNothing) {
