@@ -176,7 +176,7 @@ def measure(mode, pairs, warm_up, run_options=()):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="20 pairs: a look, not a statement")
-    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=400)
     parser.add_argument("--checkpoint", choices=("none", "block"), default="none")
     parser.add_argument("--worker", choices=("none", "block"), help=argparse.SUPPRESS)
     options = parser.parse_args()
