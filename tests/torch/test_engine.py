@@ -190,8 +190,9 @@ class EngineTest(TorchTest):
         for one in stated[1:]:
             self.assertEqual(one, stated[-1])
         names = {key[2] for key in stated[-1] if len(key) > 2}
-        self.assertLessEqual({"TwiceBackward.saved_tensors", "TanhBackward0.result", "ConvolutionBackward0.input", "ExpBackward0.result"}, names)
+        self.assertLessEqual({"TwiceBackward.saved_tensors", "TanhBackward0.result", "ConvolutionBackward0.input"}, names)
         if run.stdout.split()[0] == "0":  # a torch whose slots can be read as they are
+            self.assertIn("ExpBackward0.result", names)
             by_python = [int(number) for number in run.stdout.split()[1:]]
             self.assertEqual(by_python[1], by_python[0])
             self.assertLess(by_python[-1], by_python[0] / 2)

@@ -2,7 +2,7 @@
 leave without us. A trace function calls the handler at each line of ours in turn (or at every Nth), where the interpreter might."""
 import unittest
 
-from support import TorchTest
+from support import TorchTest, slots_readable
 
 JOB = """
 import signal
@@ -98,6 +98,7 @@ print(lines, file=sys.stderr)
 """
 
 
+@unittest.skipUnless(slots_readable(), "before torch 2.14 a handler that raises while our hooks of a region begin may leave torch's pushed")
 class Signals(TorchTest):
     def test_an_exception_of_a_signal_handler_is_the_jobs_wherever_it_meets_us(self):
         run = self.record(JOB, "1")
