@@ -6,6 +6,7 @@
 #include "hooks/autograd/node_events.h"
 
 #include "hooks/autograd/coverage.h"
+#include "hooks/autograd/graph_walk.h"
 #include "hooks/autograd/node_names.h"
 #include "hooks/autograd/reducer.h"
 #include "hooks/autograd/sequence_number.h"
@@ -54,12 +55,12 @@ Running begin(const void* node) {
 void start(std::uint32_t (*heap_of)(int device_type, int device_index)) { start_reducer(heap_of); }
 
 bool walked(std::uint64_t object, std::int64_t number, std::uint32_t name, bool is_python) {
-  constexpr std::uint64_t node_offset = 16;  // of the node in torch's THPCppFunction, behind the head of a Python object
   if (is_python) {
     keep_python_name(number, name);
   } else if (sequence_place.open()) {  // that of a leaf's node is ~0, and tells where it stands as well as any
     std::uint64_t node = 0;
-    if (core::copy_memory(object + node_offset, &node, sizeof node) && node != 0) {
+    const auto place = reinterpret_cast<std::uint64_t>(node_in(reinterpret_cast<void*>(object)));
+    if (core::copy_memory(place, &node, sizeof node) && node != 0) {
       sequence_place.learn(node, static_cast<std::uint64_t>(number));
     }
   }
