@@ -213,9 +213,7 @@ class Checkpoints:
                 try:
                     slot = getattr(holder, "_liveset_slot", None)
                     memory_class = PARAMETER if slot is not None and slot[2] == PARAMETER else RECOMPUTED_ACTIVATION
-                    if type(tensor) not in context._exact_types or not context.remake_tensor(memory_class, tensor, 0, region.scope,
-                                                                                             index + 1 << INDEX_SHIFT):
-                        context.say(context.remake, memory_class, tensor, 0, index, region.scope)
+                    context.say(context.remake, memory_class, tensor, 0, index, region.scope)
                 except Exception as error:
                     context.failed(error)
 

@@ -48,6 +48,9 @@ class Context:
         self.around = around
         for name, function in native.items():
             setattr(self, name, function)
+        # What does the same past Python, where it can: it answers whether.
+        self._natively = {self.storage: self.storage_tensor, self.retain: self.retain_tensor, self.drop: self.drop_tensor,
+                          self.remake: self.remake_tensor}
         self._heaps = {}
         self._strings = {}
         self._errors = {}
@@ -102,20 +105,23 @@ class Context:
 
     def state(self, memory_class, tensor, name=0):
         """Says what the storage of `tensor` holds. Call it inside `with quiet()`."""
-        if type(tensor) not in self._exact_types or not self.storage_tensor(memory_class, tensor, name):
-            self.say(self.storage, memory_class, tensor, name)
+        self.say(self.storage, memory_class, tensor, name)
 
     def state_retained(self, memory_class, tensor, name):
         """Says that the graph retains the storage of `tensor`."""
-        if type(tensor) not in self._exact_types or not self.retain_tensor(memory_class, tensor, name):
-            self.say(self.retain, memory_class, tensor, name)
+        self.say(self.retain, memory_class, tensor, name)
 
     def say(self, record, memory_class, tensor, name=0, index=-1, scope=0):
         """Calls `record` (storage, retain, drop, remake, offload, holder: native functions) for each storage that is in `tensor`.
         `index`: of a checkpoint region's slot. `scope`: what it is said of; 0: where the thread is. Call it inside `with quiet()`."""
-        if type(tensor) not in self._exact_types and is_fake(tensor):
+        exact = type(tensor) in self._exact_types
+        if exact:
+            natively = self._natively.get(record)
+            if natively is not None and natively(memory_class, tensor, name, scope, index + 1 << INDEX_SHIFT):
+                return
+        elif is_fake(tensor):
             return
-        if type(tensor) not in self._exact_types and self._is_wrapper(tensor):
+        if not exact and self._is_wrapper(tensor):
             for attribute in tensor.__tensor_flatten__()[0]:
                 inner = getattr(tensor, attribute)
                 if isinstance(inner, self.Tensor):  # a DTensor has its mesh there too
