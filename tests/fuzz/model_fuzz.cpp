@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 
 namespace {
 
@@ -62,7 +62,7 @@ void check(const std::string& text) {
     return;
   }
   ++accepted;
-  if (parsed->layers.size() > 2000) return;
+  if (parsed->units.size() > 2000) return;
   for (const char* name : {"save-all", "segment:1", "segment:2", "segment:3", "segment:1000"}) {
     Result<model::Policy> policy = model::parse_policy(name);
     Result<model::Prediction> prediction = model::predict(*parsed, *policy);

@@ -8,7 +8,7 @@
 #include "viewer/cli/traces.h"
 #include "viewer/compare/logical_compare.h"
 #include "viewer/ledger/logical_trace.h"
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 #include "viewer/report/compare_report.h"
 
 namespace liveset::cli {

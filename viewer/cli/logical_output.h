@@ -5,7 +5,7 @@
 
 #include "viewer/cli/command.h"
 #include "viewer/ledger/logical.h"
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 #include "viewer/report/logical_report.h"
 
 namespace liveset::cli {

@@ -3,16 +3,19 @@
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/logical_output.h"
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 
 namespace liveset::cli {
 namespace {
 
 nlohmann::ordered_json conventions_json(const model::Conventions& conventions) {
+  using Rerun = model::Conventions::Rerun;
   return {{"count_inputs", conventions.count_inputs},
           {"checkpoint_last_segment", conventions.checkpoint_last_segment},
           {"short_segment", conventions.short_segment_first ? "first" : "last"},
-          {"rerun", conventions.stop_before_boundary ? "stop-before-boundary" : "whole"},
+          {"rerun", conventions.rerun == Rerun::whole        ? "whole"
+                    : conventions.rerun == Rerun::early_stop ? "early-stop"
+                                                             : "stop-before-boundary"},
           {"boundary", conventions.physical_copy ? "physical-copy" : "merge"}};
 }
 
@@ -21,13 +24,13 @@ Status run(const ModelOptions& options, Context& context) {
   if (!predicted) return predicted.error();
   const auto& [policy, model, prediction] = *predicted;
   nlohmann::ordered_json head{{"schema", "liveset.predict/1"},
-                              {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.layers.size()}}},
+                              {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
                               {"policy", policy.text},
                               {"boundaries", prediction.boundaries},
                               {"conventions", conventions_json(model.conventions)},
                               {"forward_cost", prediction.forward_cost}};
   const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
-                            std::to_string(model.layers.size()) + " layers, policy " + policy.text;
+                            std::to_string(model.units.size()) + " layers, policy " + policy.text;
   print_logical(prediction.ledger, head, title, context);
   return Done{};
 }

@@ -1,78 +1,173 @@
-// A logical model of a training step as plain data, and what it predicts under a policy.
+// A logical model of a training step as plain data.
+//
+// A step is a list of ops, in the order in which it runs without checkpointing: forward, loss, backward, optimizer. Every short form
+// (chain, graph, mlp, transformer) and every recorded step becomes such a list, so that policies know one thing only. An op makes
+// its `writes` in order; when it has run, its `frees` go, in order. Every model here is whole: indices are in range, sums of bytes
+// and of costs are below 2^62, `frees` holds every tensor that dies in the step exactly once.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "viewer/ledger/logical.h"
+#include "viewer/trace/records.h"
 #include "viewer/trace/result.h"
 
 namespace liveset::model {
 
-// proto/model.proto says what each means. Defaults: reading C0 of the six-layer chain.
-struct Conventions {
-  bool count_inputs = true;
-  bool checkpoint_last_segment = true;
-  bool short_segment_first = false;
-  bool stop_before_boundary = false;
-  bool physical_copy = false;
-};
-
-struct Input {
-  std::string id;
-  std::uint64_t bytes = 1;
-};
-
-// Makes the value of the same id.
-struct Layer {
-  std::string id;
-  std::vector<std::uint32_t> reads;  // values: inputs first, then layers (input count + index); always smaller than the layer's own
-  std::uint64_t bytes = 1;
-  std::uint64_t cost = 1;
-};
-
-// Always whole: layers in an order in which they can run, every value but the loss's is read by a layer.
-struct Model {
-  std::string name;
-  Conventions conventions;
-  std::vector<Input> inputs;
-  std::vector<Layer> layers;
-  std::uint32_t loss = 0;  // the value that the loss reads
-
-  std::uint32_t value_of(std::size_t layer) const { return static_cast<std::uint32_t>(inputs.size() + layer); }
-};
-
+inline constexpr std::uint32_t none = 0xffffffffU;
 inline constexpr std::uint64_t max_layers = 1'000'000;  // their ledger takes half a GiB
 inline constexpr std::uint64_t max_total_bytes = std::uint64_t{1} << 62;
 
+// proto/model.proto says what each means. Defaults: reading C0 of the six-layer chain.
+struct Conventions {
+  enum class Rerun : std::uint8_t { whole, stop_before_boundary, early_stop };
+  bool count_inputs = true;
+  bool checkpoint_last_segment = true;
+  bool short_segment_first = false;
+  bool physical_copy = false;
+  bool drop_at_region_end = false;
+  bool frees_are_listed = false;
+  Rerun rerun = Rerun::whole;
+};
+
+struct Tensor {
+  std::string id;
+  std::uint64_t bytes = 0;
+  trace::MemoryClass memory_class = trace::MemoryClass::none;  // none: activation where it is a value, else temporary
+  std::uint32_t storage = none;  // the tensor whose storage it shares (never one that shares itself); none: its own
+  std::int64_t layer = -1;       // the layer that makes it, from 1; 0: an input; -1: not stated
+  bool value = false;            // an id of the logical ledger: given to the step, or saved by an op
+  bool for_backward = false;     // made only where a graph is recorded
+  bool accumulates = false;      // one for all microbatches
+  bool given = false;            // one of Model::inputs
+};
+
+// A part of Model::lists.
+struct Slice {
+  std::uint32_t begin = 0, count = 0;
+};
+
+struct Op {
+  std::string id;
+  std::string name;              // the operator; empty: not known
+  std::uint32_t module = none;   // index in Model::modules
+  std::uint32_t forward = none;  // of a backward op: the forward op it belongs to
+  trace::Phase phase = trace::Phase::forward;
+  bool packs_before = false;  // its saves are packed before its kernel runs
+  bool random = false, side_effect = false;
+  std::uint64_t cost = 0;       // nanoseconds in a recorded step, else any unit
+  std::uint64_t workspace = 0;  // bytes
+  Slice reads, writes, saves, frees;
+};
+
+struct StaticStorage {
+  std::string id;
+  std::uint64_t bytes = 0;
+  trace::MemoryClass memory_class = trace::MemoryClass::parameter;
+  std::uint64_t from_step = 0;
+};
+
+// What a policy counts as a layer: a run of forward ops, [begin, end). In order, without overlap; there may be ops between them.
+struct Unit {
+  std::string name;
+  std::uint32_t begin = 0, end = 0;
+};
+
+struct HandRegion {
+  enum class Mode : std::uint8_t { recompute, offload, save };
+  std::string id;
+  std::uint32_t begin = 0, end = 0;  // forward ops
+  Mode mode = Mode::recompute;
+  std::vector<std::string> save_ops;
+  std::vector<std::uint32_t> tensors;  // offload
+  bool preserve_rng = true;
+  std::optional<bool> early_stop;
+  std::uint64_t stash = 0;
+};
+
+struct Microbatches {
+  enum class Order : std::uint8_t { one_by_one, all_forward, one_forward_one_backward };
+  std::uint64_t count = 1;
+  Order order = Order::one_by_one;
+  std::uint64_t stages = 1, stage = 0;
+};
+
+struct Physical {
+  bool caching_allocator = false;
+  std::string allocator_settings, heap;
+  std::uint64_t context = 0, communication = 0, rng_state = 0;
+};
+
+struct Expectation {
+  std::string policy, counter;
+  std::uint64_t value = 0;
+  double tolerance = 0;
+};
+
+// As proto/model.proto's RotorChain, checked: all lists have their lengths.
+struct RotorChain {
+  std::vector<std::uint64_t> a, abar, delta, uf, ub, of, ob;
+};
+
+struct Model {
+  std::string name;
+  Conventions conventions;
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;  // forward ops first, then the loss's, backward's, the optimizer's
+  std::vector<std::uint32_t> lists;
+  std::vector<std::uint32_t> inputs;  // tensors that live when the step begins
+  std::vector<std::string> modules;   // paths, as "GPT/bs.0/ln1"
+  std::vector<Unit> units;
+  std::vector<StaticStorage> statics;
+  std::vector<HandRegion> regions;
+  Microbatches microbatches;
+  Physical physical;
+  std::vector<Expectation> expectations;
+  std::optional<RotorChain> rotor;
+
+  std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
+  std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
+  // The number of ops before the first that is no forward op.
+  std::uint32_t forward_ops() const;
+};
+
+// Puts a model together: ops are added in any order of phases that the file has; finish() works out what the rest of Model promises.
+class ModelBuilder {
+ public:
+  Model model;
+
+  std::uint32_t add_tensor(Tensor tensor);
+  struct Lists {
+    std::vector<std::uint32_t> reads, writes, saves, frees;
+  };
+  std::uint32_t add_op(Op op, const Lists& lists);
+  std::uint32_t module(std::string_view path);
+
+  // Frees by last use where they are not listed; values; classes; units (every forward op where none is given). Says what
+  // contradicts itself: a tensor that nothing makes, that is freed twice, read after its end.
+  Result<Model> finish();
+
+ private:
+  std::unordered_map<std::string, std::uint32_t> modules_;
+};
+
+// A layer that makes `value` from `reads` and whose backward reads both; the loss, and the backward of every layer in reverse.
+void add_layer(ModelBuilder& builder, const std::string& id, std::vector<std::uint32_t> reads, std::uint32_t value, std::uint64_t cost);
+void add_loss_and_backward(ModelBuilder& builder, std::uint32_t loss);
+
 // A chain h0 .. hn. `bytes` has length + 1 entries, `cost` length.
-Model make_chain(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost);
+void add_chain(ModelBuilder& builder, const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost);
+Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost,
+                         const Conventions& conventions = {});
 
 // Reads a model file: protobuf text format, or JSON when it begins with '{'. Errors say line (text format) and field.
 Result<Model> read_model(const std::string& path);
 Result<Model> parse_model(std::string_view text, const std::string& file);
-
-struct Policy {
-  enum class Kind { save_all, equal_segments, segments };
-  Kind kind = Kind::save_all;
-  std::uint64_t length = 0;            // equal_segments
-  std::vector<std::uint64_t> lengths;  // segments
-  std::string text;
-};
-
-// "save-all", "segment:K", "segments:N,N,...".
-Result<Policy> parse_policy(std::string_view text);
-
-// Where segments begin and end: 0 .. layers. Of save-all: every layer. A K above the number of layers gives one segment.
-Result<std::vector<std::uint64_t>> boundaries(const Policy& policy, std::uint64_t layers, bool short_segment_first);
-
-struct Prediction {
-  ledger::LogicalLedger ledger;
-  std::vector<std::uint64_t> boundaries;
-  std::uint64_t forward_cost = 0;  // sum of the costs of all layers executed, re-runs included
-};
-
-Result<Prediction> predict(const Model& model, const Policy& policy);
+// The general form in text format; read_model() gives the same model again.
+std::string model_text(const Model& model);
 
 }  // namespace liveset::model

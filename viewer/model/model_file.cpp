@@ -77,21 +77,26 @@ class Reader {
   explicit Reader(std::string file) : file_(std::move(file)) {}
 
   Result<Model> read(const proto::Model& parsed, const Place& root) {
-    Model model;
-    switch (parsed.program_case()) {
-      case proto::Model::kChain: chain(parsed.chain(), root.inner("chain"), model); break;
-      case proto::Model::kGraph: graph(parsed.graph(), root.inner("graph"), model); break;
-      case proto::Model::PROGRAM_NOT_SET: fail("it has neither a chain nor a graph", example); break;
-    }
-    if (failed_) return std::move(error_);
-    model.name = parsed.name();
+    Model& model = builder_.model;
     const proto::Conventions& stated = parsed.conventions();
     if (stated.has_count_inputs()) model.conventions.count_inputs = stated.count_inputs();
     if (stated.has_checkpoint_last_segment()) model.conventions.checkpoint_last_segment = stated.checkpoint_last_segment();
     conventions(stated, root.inner("conventions"), model.conventions);
-    check_total(model);
     if (failed_) return std::move(error_);
-    return model;
+    switch (parsed.program_case()) {
+      case proto::Model::kChain: chain(parsed.chain(), root.inner("chain")); break;
+      case proto::Model::kGraph: graph(parsed.graph(), root.inner("graph")); break;
+      default: fail("it has neither a chain nor a graph", example); break;
+    }
+    if (failed_) return std::move(error_);
+    model.name = parsed.name();
+    Result<Model> finished = builder_.finish();
+    if (!finished) {
+      Error error = finished.take_error();
+      error.file = file_;
+      return error;
+    }
+    return finished;
   }
 
  private:
@@ -116,7 +121,9 @@ class Reader {
     if (!proto::Conventions::Rerun_IsValid(stated.rerun())) fail_at(place, "rerun", -1, "must be WHOLE or STOP_BEFORE_BOUNDARY");
     if (!proto::Conventions::Boundary_IsValid(stated.boundary())) fail_at(place, "boundary", -1, "must be MERGE or PHYSICAL_COPY");
     out.short_segment_first = stated.short_segment() == proto::Conventions::FIRST;
-    out.stop_before_boundary = stated.rerun() == proto::Conventions::STOP_BEFORE_BOUNDARY;
+    out.rerun = stated.rerun() == proto::Conventions::WHOLE        ? Conventions::Rerun::whole
+                : stated.rerun() == proto::Conventions::EARLY_STOP ? Conventions::Rerun::early_stop
+                                                                   : Conventions::Rerun::stop_before_boundary;
     out.physical_copy = stated.boundary() == proto::Conventions::PHYSICAL_COPY;
   }
 
@@ -139,7 +146,7 @@ class Reader {
     return true;
   }
 
-  void chain(const proto::Chain& chain, const Place& place, Model& model) {
+  void chain(const proto::Chain& chain, const Place& place) {
     std::uint64_t length = 0;
     if (!number(place, "length", -1, chain.length(), 1, length)) return;
     if (length > max_layers) {
@@ -149,7 +156,7 @@ class Reader {
     std::vector<std::uint64_t> bytes, cost;
     if (!sizes(place, "bytes", chain.has_bytes(), chain.bytes(), "layer_bytes", chain.layer_bytes(), length + 1, bytes)) return;
     if (!sizes(place, "cost", chain.has_cost(), chain.cost(), "layer_cost", chain.layer_cost(), length, cost)) return;
-    model = make_chain(bytes, cost);
+    add_chain(builder_, bytes, cost);
   }
 
   // Ids of inputs and layers, each once: id -> index, inputs first.
@@ -235,7 +242,7 @@ class Reader {
                 "a training step is unrolled: give each repetition ids of its own");
   }
 
-  void graph(const proto::Graph& graph, const Place& place, Model& model) {
+  void graph(const proto::Graph& graph, const Place& place) {
     if (graph.layer().empty()) {
       fail(place.path + " has no layer", example);
       return;
@@ -248,29 +255,37 @@ class Reader {
     for (std::uint32_t i = 0; i < inputs; ++i) moved[i] = i;
     for (std::uint32_t i = 0; i < sequence.size(); ++i) moved[inputs + sequence[i]] = inputs + i;
     for (int i = 0; i < graph.input_size(); ++i) {
-      Input input{graph.input(i).id(), 1};
+      Tensor input;
+      input.id = graph.input(i).id();
+      input.bytes = 1;
+      input.layer = 0;
       if (graph.input(i).has_bytes() && !number(place.inner("input", i), "bytes", -1, graph.input(i).bytes(), 0, input.bytes)) return;
-      model.inputs.push_back(std::move(input));
+      builder_.model.inputs.push_back(builder_.add_tensor(std::move(input)));
     }
-    for (const std::uint32_t at : sequence) {
-      const proto::Graph::Layer& from = graph.layer(static_cast<int>(at));
-      const Place inner = place.inner("layer", static_cast<int>(at));
-      Layer layer;
-      layer.id = from.id();
-      for (const std::uint32_t read : reads[at]) layer.reads.push_back(moved[read]);
-      if (from.has_bytes() && !number(inner, "bytes", -1, from.bytes(), 0, layer.bytes)) return;
-      if (from.has_cost() && !number(inner, "cost", -1, from.cost(), 0, layer.cost)) return;
-      model.layers.push_back(std::move(layer));
+    for (std::uint32_t i = 0; i < sequence.size(); ++i) {
+      const proto::Graph::Layer& from = graph.layer(static_cast<int>(sequence[i]));
+      const Place inner = place.inner("layer", static_cast<int>(sequence[i]));
+      Tensor value;
+      value.id = from.id();
+      value.bytes = 1;
+      value.layer = i + 1;
+      std::uint64_t cost = 1;
+      if (from.has_bytes() && !number(inner, "bytes", -1, from.bytes(), 0, value.bytes)) return;
+      if (from.has_cost() && !number(inner, "cost", -1, from.cost(), 0, cost)) return;
+      std::vector<std::uint32_t> moved_reads;
+      for (const std::uint32_t read : reads[sequence[i]]) moved_reads.push_back(moved[read]);
+      add_layer(builder_, from.id(), std::move(moved_reads), builder_.add_tensor(std::move(value)), cost);
     }
-    find_loss(graph, place, moved, model);
+    find_loss(graph, place, moved);
   }
 
   // Every value but the loss's must be read, else the step has no use for it and nobody can say when it dies.
-  void find_loss(const proto::Graph& graph, const Place& place, const std::vector<std::uint32_t>& moved, Model& model) {
+  void find_loss(const proto::Graph& graph, const Place& place, const std::vector<std::uint32_t>& moved) {
+    const Model& model = builder_.model;
     std::vector<bool> read(index_.size());
-    for (const Layer& layer : model.layers)
-      for (const std::uint32_t value : layer.reads) read[value] = true;
-    std::uint32_t stated = ledger::no_index;
+    for (const Op& op : model.ops)
+      for (const std::uint32_t value : model.list(op.reads)) read[value] = true;
+    std::uint32_t stated = none;
     if (!graph.loss().empty()) {
       const auto found = index_.find(graph.loss());
       if (found == index_.end() || found->second < static_cast<std::uint32_t>(graph.input_size())) {
@@ -281,41 +296,25 @@ class Reader {
       read[stated] = true;
     }
     const auto is_input = [&](std::uint32_t value) { return value < model.inputs.size(); };
-    const auto id_of = [&](std::uint32_t value) {
-      return is_input(value) ? model.inputs[value].id : model.layers[value - model.inputs.size()].id;
-    };
     std::vector<std::uint32_t> unread;
     for (std::uint32_t value = 0; value < read.size(); ++value)
       if (!read[value]) unread.push_back(value);
-    if (stated == ledger::no_index) {
+    if (stated == none) {
       const auto last = std::find_if(unread.begin(), unread.end(), [&](std::uint32_t value) { return !is_input(value); });
-      stated = last == unread.end() ? model.value_of(model.layers.size() - 1) : *last;
+      stated = last == unread.end() ? static_cast<std::uint32_t>(model.tensors.size() - 1) : *last;
       if (last != unread.end()) unread.erase(last);
     }
-    model.loss = stated;
+    add_loss_and_backward(builder_, stated);
     if (!unread.empty())
-      fail(place.path + ": '" + id_of(unread.front()) + "' is read by no layer and is not the loss's", "remove it, or let a layer read it");
-  }
-
-  void check_total(const Model& model) {
-    std::uint64_t total = 0, cost = 0;
-    const auto add = [&](std::uint64_t& sum, std::uint64_t more, const char* what) {
-      if (more > max_total_bytes - sum)
-        fail(std::string("the sum of all ") + what + " is above 2^62");
-      else
-        sum += more;
-    };
-    for (const Input& input : model.inputs) add(total, input.bytes, "bytes");
-    for (const Layer& layer : model.layers) {
-      add(total, layer.bytes, "bytes");
-      add(cost, layer.cost, "costs");
-    }
+      fail(place.path + ": '" + model.tensors[unread.front()].id + "' is read by no layer and is not the loss's",
+           "remove it, or let a layer read it");
   }
 
   std::string file_;
   bool failed_ = false;
   Error error_;
   std::unordered_map<std::string, std::uint32_t> index_;
+  ModelBuilder builder_;
 };
 
 Error unreadable(const std::string& file, std::string what, std::string hint = "") {

@@ -1,70 +1,336 @@
+#include "viewer/model/policy.h"
+
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <numeric>
 
-#include "viewer/model/model.h"
+#include "viewer/model/name_pattern.h"
 
 namespace liveset::model {
 namespace {
 
+using Kind = Policy::Kind;
+
+enum class Argument : std::uint8_t { nothing, count, counts, bytes, cost, names };
+
+struct Form {
+  std::string_view word;
+  Kind kind;
+  Argument argument;
+  std::string_view shown;
+};
+
+// Every policy, one line each.
+constexpr std::array forms{
+    Form{"save-all", Kind::save_all, Argument::nothing, "save-all"},
+    Form{"segment", Kind::equal_segments, Argument::count, "segment:K"},
+    Form{"segments", Kind::segments, Argument::counts, "segments:N,N,..."},
+    Form{"sqrt", Kind::square_root, Argument::nothing, "sqrt"},
+    Form{"greedy", Kind::greedy, Argument::bytes, "greedy:BYTES"},
+    Form{"full", Kind::full, Argument::nothing, "full"},
+    Form{"over", Kind::over, Argument::bytes, "over:BYTES"},
+    Form{"under", Kind::under, Argument::cost, "under:COST"},
+    Form{"regions", Kind::regions, Argument::names, "regions:NAME,..."},
+    Form{"selective", Kind::selective, Argument::names, "selective:OPERATOR,..."},
+    Form{"offload", Kind::offload, Argument::bytes, "offload:BYTES"},
+    Form{"revolve", Kind::revolve, Argument::count, "revolve:C"},
+    Form{"rotor", Kind::rotor, Argument::bytes, "rotor:BYTES"},
+    Form{"by-hand", Kind::by_hand, Argument::nothing, "by-hand"},
+};
+
 Error bad_policy(std::string what) {
-  return {ErrorKind::usage,
-          "",
-          {},
-          std::move(what),
-          "policies are save-all, segment:K and segments:N,N,..., as in segment:2 or segments:3,2,1"};
+  return {ErrorKind::usage, "", {}, std::move(what), "policies are " + std::string(policy_forms()) + "; as in segment:2 or segments:3,2,1"};
 }
 
-// What is wrong with a segment's length, empty when nothing is.
-std::string read_length(std::string_view text, std::uint64_t& length) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (end != text.data() + text.size() || error == std::errc::invalid_argument || (error == std::errc() && length < 1))
-    return " must be a whole number of at least 1";
-  return error == std::errc() && length <= max_layers ? "" : " is too large, at most " + std::to_string(max_layers);
+struct UnitOfMeasure {
+  std::string_view word;
+  std::uint64_t factor;
+};
+constexpr std::array byte_units{UnitOfMeasure{"", 1},           UnitOfMeasure{"B", 1},
+                                UnitOfMeasure{"kB", 1000},      UnitOfMeasure{"KB", 1000},
+                                UnitOfMeasure{"MB", 1000'000},  UnitOfMeasure{"GB", 1000'000'000},
+                                UnitOfMeasure{"KiB", 1U << 10}, UnitOfMeasure{"MiB", 1U << 20},
+                                UnitOfMeasure{"GiB", 1U << 30}, UnitOfMeasure{"TiB", std::uint64_t{1} << 40}};
+constexpr std::array cost_units{UnitOfMeasure{"", 1}, UnitOfMeasure{"ns", 1}, UnitOfMeasure{"us", 1000}, UnitOfMeasure{"ms", 1000'000},
+                                UnitOfMeasure{"s", 1000'000'000}};
+
+// A whole number, and a unit where there are any. What is wrong, empty when nothing is.
+template <class Units>
+std::string read_number(std::string_view text, const Units& units, std::uint64_t least, std::uint64_t most, std::uint64_t& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const UnitOfMeasure& each) { return each.word == rest; });
+  const std::string whole = " must be a whole number of at least " + std::to_string(least);
+  if (error == std::errc::invalid_argument) return whole;
+  if (unit == units.end()) return units.size() == 1 ? whole : " has the unknown unit '" + std::string(rest) + "'";
+  if (error == std::errc() && number < least) return whole;
+  if (error != std::errc() || number > most / unit->factor) return " is too large, at most " + std::to_string(most);
+  number *= unit->factor;
+  return "";
 }
+constexpr std::array no_units{UnitOfMeasure{"", 1}};
+
+std::string read_argument(Argument argument, std::string_view text, Policy& policy) {
+  switch (argument) {
+    case Argument::nothing: return text.empty() ? "" : " takes no argument";
+    case Argument::count: return read_number(text, no_units, 1, max_layers, policy.number);
+    case Argument::bytes: return read_number(text, byte_units, 0, max_total_bytes, policy.number);
+    case Argument::cost: return read_number(text, cost_units, 0, max_total_bytes, policy.number);
+    case Argument::counts:
+    case Argument::names: break;
+  }
+  while (true) {
+    const auto comma = text.find(',');
+    const std::string_view entry = text.substr(0, comma);
+    if (argument == Argument::names) {
+      if (entry.empty()) return ": name " + std::to_string(policy.names.size() + 1) + " is empty";
+      policy.names.emplace_back(entry);
+    } else {
+      std::uint64_t length = 0;
+      if (const std::string wrong = read_number(entry, no_units, 1, max_layers, length); !wrong.empty())
+        return ": segment " + std::to_string(policy.lengths.size() + 1) + wrong;
+      policy.lengths.push_back(length);
+    }
+    if (comma == std::string_view::npos) return "";
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// Bytes that the values made in a unit take.
+std::vector<std::uint64_t> value_bytes(const Model& model) {
+  std::vector<std::uint64_t> bytes(model.units.size());
+  std::vector<bool> seen(model.tensors.size());
+  for (std::size_t unit = 0; unit < model.units.size(); ++unit)
+    for (std::uint32_t op = model.units[unit].begin; op < model.units[unit].end; ++op)
+      for (const std::uint32_t tensor : model.list(model.ops[op].writes)) {
+        if (model.tensors[tensor].value && !seen[tensor]) bytes[unit] += model.tensors[tensor].bytes;
+        seen[tensor] = true;
+      }
+  return bytes;
+}
+
+std::uint64_t cost_of(const Model& model, const Unit& unit) {
+  std::uint64_t cost = 0;
+  for (std::uint32_t op = unit.begin; op < unit.end; ++op) cost += model.ops[op].cost;
+  return cost;
+}
+
+// K times K is at least `layers`.
+std::uint64_t root_above(std::uint64_t layers) {
+  std::uint64_t root = 1;
+  while (root * root < layers) ++root;
+  return root;
+}
+
+class RegionWriter {
+ public:
+  RegionWriter(const Model& model, const Policy& policy) : model_(model), policy_(policy) {}
+
+  Result<Regions> write() {
+    out_.boundaries = {0};
+    switch (policy_.kind) {
+      case Kind::save_all: break;
+      case Kind::full: equal(1); break;
+      case Kind::equal_segments: equal(policy_.number); break;
+      case Kind::square_root: equal(root_above(layers())); break;
+      case Kind::segments: return listed();
+      case Kind::greedy: greedy(); break;
+      case Kind::over:
+      case Kind::under: thresholds(); break;
+      case Kind::regions: return named();
+      case Kind::selective: return selective();
+      case Kind::offload: return offload();
+      case Kind::by_hand: return by_hand();
+      case Kind::revolve:
+      case Kind::rotor: return bad_policy("policy '" + policy_.text + "' is no set of regions");
+    }
+    if (policy_.kind == Kind::save_all) layer_by_layer();
+    return std::move(out_);
+  }
+
+ private:
+  std::uint64_t layers() const { return model_.units.size(); }
+
+  void layer_by_layer() {
+    out_.boundaries.clear();
+    for (std::uint64_t layer = 0; layer <= layers(); ++layer) out_.boundaries.push_back(layer);
+  }
+
+  // Segments of `length`, the short one first or last.
+  void equal(std::uint64_t length) {
+    auto& cuts = out_.boundaries;
+    if (model_.conventions.short_segment_first && layers() % length != 0) cuts.push_back(layers() % length);
+    while (cuts.back() < layers()) cuts.push_back(std::min(layers(), cuts.back() + length));
+    segments();
+  }
+
+  void segments() {
+    const auto& cuts = out_.boundaries;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
+      if (model_.conventions.checkpoint_last_segment || i + 2 != cuts.size()) region(cuts[i], cuts[i + 1]);
+  }
+
+  // Of the layers [first, end). What stands between units belongs to the segment when it does on both sides.
+  void region(std::uint64_t first, std::uint64_t end) {
+    Region region;
+    region.begin = model_.units[first].begin;
+    region.end = model_.units[end - 1].end;
+    region.name = model_.units[first].name + (end - first > 1 ? ".." + model_.units[end - 1].name : "");
+    out_.recomputed.push_back(std::move(region));
+  }
+
+  Result<Regions> listed() {
+    const std::uint64_t sum = std::accumulate(policy_.lengths.begin(), policy_.lengths.end(), std::uint64_t{0});
+    if (sum != layers())
+      return bad_policy("policy '" + policy_.text + "': the segments have " + std::to_string(sum) + " layers, the model has " +
+                        std::to_string(layers()));
+    for (const std::uint64_t length : policy_.lengths) out_.boundaries.push_back(out_.boundaries.back() + length);
+    segments();
+    return std::move(out_);
+  }
+
+  void greedy() {
+    const std::vector<std::uint64_t> bytes = value_bytes(model_);
+    std::uint64_t sum = 0;
+    for (std::uint64_t layer = 0; layer < layers(); ++layer) {
+      sum += bytes[layer];
+      if (sum <= policy_.number && layer + 1 < layers()) continue;
+      out_.boundaries.push_back(layer + 1);
+      sum = 0;
+    }
+    segments();
+  }
+
+  void thresholds() {
+    const std::vector<std::uint64_t> bytes = value_bytes(model_);
+    for (std::uint64_t layer = 0; layer < layers(); ++layer)
+      if (policy_.kind == Kind::over ? bytes[layer] > policy_.number : cost_of(model_, model_.units[layer]) < policy_.number)
+        region(layer, layer + 1);
+    layer_by_layer();
+  }
+
+  Result<Regions> named() {
+    std::vector<bool> chosen(layers());
+    for (const std::string& name : policy_.names) {
+      bool any = false;
+      for (std::uint64_t layer = 0; layer < layers(); ++layer)
+        if (matches_name(name, model_.units[layer].name)) chosen[layer] = any = true;
+      if (!any) return no_such("layer", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
+    }
+    for (std::uint64_t layer = 0; layer < layers(); ++layer)
+      if (chosen[layer]) region(layer, layer + 1);
+    layer_by_layer();
+    return std::move(out_);
+  }
+
+  Error no_such(const std::string& what, const std::string& name, const std::string& there) {
+    return {ErrorKind::usage, "", {}, "policy '" + policy_.text + "': the model has no " + what + " '" + name + "'", "it has " + there};
+  }
+
+  // Operators of the layers, for a message: the first few.
+  std::string operators() const {
+    std::vector<std::string> found;
+    for (const Op& op : model_.ops)
+      if (op.phase == trace::Phase::forward && !op.name.empty() && std::find(found.begin(), found.end(), op.name) == found.end()) {
+        found.push_back(op.name);
+        if (found.size() == 12) break;
+      }
+    std::string text;
+    for (const std::string& name : found) text += (text.empty() ? "" : ", ") + name;
+    return text.empty() ? "no operators with names" : text;
+  }
+
+  Result<std::vector<bool>> kept_outputs(std::uint32_t begin, std::uint32_t end, const std::vector<std::string>& names,
+                                         std::vector<bool>& used) {
+    std::vector<bool> keeps(end - begin);
+    for (std::uint32_t op = begin; op < end; ++op)
+      for (std::size_t i = 0; i < names.size(); ++i)
+        if (matches_operator(names[i], model_.ops[op].name)) keeps[op - begin] = used[i] = true;
+    return keeps;
+  }
+
+  Result<Regions> selective() {
+    std::vector<bool> used(policy_.names.size());
+    equal(1);
+    for (Region& each : out_.recomputed) each.keeps_outputs = std::move(*kept_outputs(each.begin, each.end, policy_.names, used));
+    for (std::size_t i = 0; i < used.size(); ++i)
+      if (!used[i]) return no_such("operator", policy_.names[i], operators());
+    return std::move(out_);
+  }
+
+  Result<Regions> offload() {
+    for (std::uint32_t op = 0; op < model_.forward_ops(); ++op)
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
+        if (model_.tensors[tensor].value && model_.tensors[tensor].bytes >= policy_.number) out_.offloaded.push_back(tensor);
+    std::sort(out_.offloaded.begin(), out_.offloaded.end());
+    out_.offloaded.erase(std::unique(out_.offloaded.begin(), out_.offloaded.end()), out_.offloaded.end());
+    if (out_.offloaded.empty())
+      return bad_policy("policy '" + policy_.text + "': no value that backward needs has " + std::to_string(policy_.number) + " bytes");
+    layer_by_layer();
+    return std::move(out_);
+  }
+
+  Result<Regions> by_hand() {
+    if (model_.regions.empty())
+      return Error{ErrorKind::usage, "", {}, "policy 'by-hand': the model file has no region", "add region { module: ... } to it"};
+    for (const HandRegion& hand : model_.regions) {
+      if (hand.mode == HandRegion::Mode::offload) {
+        out_.offloaded.insert(out_.offloaded.end(), hand.tensors.begin(), hand.tensors.end());
+      } else if (hand.mode == HandRegion::Mode::recompute) {
+        Region region;
+        region.begin = hand.begin;
+        region.end = hand.end;
+        region.name = hand.id;
+        region.preserve_rng = hand.preserve_rng;
+        region.early_stop = hand.early_stop;
+        std::vector<bool> used(hand.save_ops.size());
+        if (!hand.save_ops.empty()) region.keeps_outputs = std::move(*kept_outputs(hand.begin, hand.end, hand.save_ops, used));
+        for (std::size_t i = 0; i < used.size(); ++i)
+          if (!used[i]) return no_such("operator", hand.save_ops[i], operators());
+        out_.recomputed.push_back(std::move(region));
+      }
+    }
+    std::sort(out_.recomputed.begin(), out_.recomputed.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
+    layer_by_layer();
+    return std::move(out_);
+  }
+
+  const Model& model_;
+  const Policy& policy_;
+  Regions out_;
+};
 
 }  // namespace
+
+std::string_view policy_forms() {
+  static const std::string text = [] {
+    std::string all;
+    for (const Form& form : forms) all += (all.empty() ? "" : ", ") + std::string(form.shown);
+    return all;
+  }();
+  return text;
+}
 
 Result<Policy> parse_policy(std::string_view text) {
   Policy policy;
   policy.text = text;
-  if (text == "save-all") return policy;
   const auto colon = text.find(':');
-  const std::string_view kind = text.substr(0, colon);
-  std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
-  if (kind == "segment") {
-    policy.kind = Policy::Kind::equal_segments;
-    if (const std::string wrong = read_length(rest, policy.length); !wrong.empty())
-      return bad_policy("policy '" + policy.text + "': the segment length" + wrong);
-    return policy;
-  }
-  if (kind != "segments") return bad_policy("unknown policy '" + policy.text + "'");
-  policy.kind = Policy::Kind::segments;
-  while (true) {
-    const auto comma = rest.find(',');
-    std::uint64_t length = 0;
-    if (const std::string wrong = read_length(rest.substr(0, comma), length); !wrong.empty())
-      return bad_policy("policy '" + policy.text + "': segment " + std::to_string(policy.lengths.size() + 1) + wrong);
-    policy.lengths.push_back(length);
-    if (comma == std::string_view::npos) return policy;
-    rest.remove_prefix(comma + 1);
-  }
+  const std::string_view word = text.substr(0, colon);
+  const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& each) { return each.word == word; });
+  if (form == forms.end()) return bad_policy("unknown policy '" + policy.text + "'");
+  policy.kind = form->kind;
+  if (form->argument != Argument::nothing && colon == std::string_view::npos)
+    return bad_policy("policy '" + policy.text + "' lacks its argument: " + std::string(form->shown));
+  const std::string_view rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  if (form->argument == Argument::nothing && colon != std::string_view::npos)
+    return bad_policy("policy '" + policy.text + "': " + std::string(word) + " takes no argument");
+  if (const std::string wrong = read_argument(form->argument, rest, policy); !wrong.empty())
+    return bad_policy("policy '" + policy.text + "'" +
+                      (wrong.front() == ':' ? wrong : ": " + std::string(form->shown.substr(word.size() + 1)) + wrong));
+  return policy;
 }
 
-Result<std::vector<std::uint64_t>> boundaries(const Policy& policy, std::uint64_t layers, bool short_segment_first) {
-  std::vector<std::uint64_t> cuts{0};
-  if (policy.kind == Policy::Kind::segments) {
-    const std::uint64_t sum = std::accumulate(policy.lengths.begin(), policy.lengths.end(), std::uint64_t{0});
-    if (sum != layers)
-      return bad_policy("policy '" + policy.text + "': the segments have " + std::to_string(sum) + " layers, the model has " +
-                        std::to_string(layers));
-    for (const std::uint64_t length : policy.lengths) cuts.push_back(cuts.back() + length);
-    return cuts;
-  }
-  const std::uint64_t length = policy.kind == Policy::Kind::save_all ? 1 : policy.length;
-  if (short_segment_first && layers % length != 0) cuts.push_back(layers % length);
-  while (cuts.back() < layers) cuts.push_back(std::min(layers, cuts.back() + length));
-  return cuts;
-}
+Result<Regions> regions_of(const Model& model, const Policy& policy) { return RegionWriter(model, policy).write(); }
 
 }  // namespace liveset::model

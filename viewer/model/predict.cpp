@@ -1,166 +1,267 @@
-// Lowers a model and a policy to the logical ledger of one step.
-//
-// Segments cut the layers, in the order in which they run. A value is kept when something outside its segment reads it: a later
-// segment, or the loss; inputs are always kept. Everything else is dropped after its last reader ran, and made again when the
-// backward reaches its segment, which is run again as a whole (a kept value that is made again merges with itself). The backward
-// of a layer reads the layer's value and what the layer read; the value's consumers ran their backward before, so it is released
-// right after. Of a chain this is reading C0.
-#include <algorithm>
+// Follows a schedule: who lives, who is made again, how many bytes. It decides nothing and refuses what cannot be.
+#include "viewer/model/predict.h"
 
-#include "viewer/model/model.h"
+#include <algorithm>
+#include <utility>
 
 namespace liveset::model {
 namespace {
 
+using Do = Instruction::Do;
 using ledger::LogicalInput;
 using ledger::LogicalKind;
 using trace::Phase;
 
-constexpr std::uint32_t none = ledger::no_index;
-
-class Lowering {
+class Executor {
  public:
-  Lowering(const Model& model, bool checkpoints, std::vector<std::uint64_t> cuts)
-      : model_(model), checkpoints_(checkpoints), cuts_(std::move(cuts)), builder_(model.conventions.physical_copy) {}
+  Executor(const Model& model, Schedule schedule, const PredictOptions& options)
+      : model_(model), schedule_(std::move(schedule)), builder_(model.conventions.physical_copy) {
+    for (const StaticStorage& storage : model.statics)
+      if (storage.from_step <= options.step) {
+        out_.memory.statics.push_back(storage);
+        out_.memory.static_bytes += storage.bytes;
+      }
+    live_bytes_ = out_.memory.peak_bytes = out_.memory.static_bytes;
+    std::fill(std::begin(out_.memory.phase_peak), std::end(out_.memory.phase_peak), 0);
+  }
 
-  Prediction run() {
-    find_readers();
-    decide();
-    name_values();
-    forward();
-    append(Phase::loss, LogicalKind::use, model_.loss, {&model_.loss, 1});
-    for (std::size_t segment = cuts_.size() - 1; segment-- > 0;) {
-      if (checkpointed(segment)) rerun(segment);
-      backward(segment);
+  Result<Prediction> run() {
+    const std::uint64_t microbatches = model_.microbatches.count;
+    tensors_ = model_.tensors.size() + schedule_.extra.size();
+    if (microbatches > max_layers * 8 / std::max<std::uint64_t>(tensors_, 1) && microbatches > 1)
+      return Error{ErrorKind::usage,
+                   "",
+                   {},
+                   std::to_string(microbatches) + " microbatches of " + std::to_string(tensors_) + " tensors are too many to list",
+                   "give fewer microbatches"};
+    states_.resize(tensors_ * microbatches);
+    for (const Instruction& instruction : schedule_.instructions) {
+      follow(instruction);
+      if (failed_) return Error{ErrorKind::unreadable, "", {}, "bad model: " + wrong_, ""};
     }
-    return {builder_.finish(), std::move(cuts_), cost_};
+    out_.ledger = builder_.finish();
+    out_.boundaries = std::move(schedule_.boundaries);
+    out_.extra = std::move(schedule_.extra);
+    out_.extra_cost = recompute_cost_;
+    return std::move(out_);
   }
 
  private:
-  std::size_t inputs() const { return model_.inputs.size(); }
-  bool is_input(std::uint32_t value) const { return value < inputs(); }
-  bool checkpointed(std::size_t segment) const {
-    return checkpoints_ && (model_.conventions.checkpoint_last_segment || segment + 2 != cuts_.size());
+  enum class Life : std::uint8_t { unborn, live, dropped, released };
+  struct State {
+    Life life = Life::unborn;
+    bool away = false;                    // offloaded
+    std::uint32_t id = ledger::no_index;  // in the ledger
+    std::uint32_t block = none;
+    std::uint32_t copy = none;  // block of the second making of a kept value
+    std::uint32_t made = 0;     // how often
+  };
+
+  const Tensor& tensor_of(std::uint32_t tensor) const {
+    return tensor < model_.tensors.size() ? model_.tensors[tensor] : schedule_.extra[tensor - model_.tensors.size()];
+  }
+  State& state_of(std::uint32_t tensor) {
+    const bool shared = tensor_of(tensor).accumulates || (model_.conventions.frees_are_listed && tensor_of(tensor).given);
+    return states_[tensor + (shared ? 0 : microbatch_ * tensors_)];
   }
 
-  void find_readers() {
-    const std::size_t values = inputs() + model_.layers.size();
-    first_reader_.assign(values, none);
-    last_reader_.assign(values, none);
-    for (std::uint32_t layer = 0; layer < model_.layers.size(); ++layer)
-      for (const std::uint32_t value : model_.layers[layer].reads) {
-        if (first_reader_[value] == none) first_reader_[value] = layer;
-        last_reader_[value] = layer;
-      }
+  bool fail(const std::string& what) {
+    if (!failed_) wrong_ = what;
+    failed_ = true;
+    return false;
   }
 
-  void decide() {
-    kept_.assign(first_reader_.size(), !checkpoints_);
-    if (!checkpoints_) return;
-    for (std::uint32_t value = 0; value < inputs(); ++value) kept_[value] = true;
-    for (std::size_t segment = 0; segment + 1 < cuts_.size(); ++segment)
-      for (std::uint64_t layer = cuts_[segment]; layer < cuts_[segment + 1]; ++layer) {
-        const std::uint32_t value = model_.value_of(layer);
-        kept_[value] =
-            value == model_.loss || !checkpointed(segment) || (last_reader_[value] != none && last_reader_[value] >= cuts_[segment + 1]);
-      }
-  }
-
-  void name_values() {
-    for (const Input& input : model_.inputs) {
-      ledger::LogicalValue value;
-      value.name = input.id;
-      value.bytes = input.bytes;
-      value.layer = 0;
-      value.counted = model_.conventions.count_inputs;
-      builder_.add_value(std::move(value));
-    }
-    for (std::size_t layer = 0; layer < model_.layers.size(); ++layer) {
-      ledger::LogicalValue value;
-      value.name = model_.layers[layer].id;
-      value.bytes = model_.layers[layer].bytes;
-      value.layer = static_cast<std::int64_t>(layer) + 1;
-      builder_.add_value(std::move(value));
+  void follow(const Instruction& instruction) {
+    microbatch_ = instruction.microbatch;
+    phase_ = instruction.phase;
+    switch (instruction.what) {
+      case Do::run: return run_op(instruction);
+      case Do::begin: return make(instruction.subject, {}, none);
+      case Do::keep: return say(LogicalKind::keep, instruction.subject);
+      case Do::drop: return end(instruction.subject, LogicalKind::drop, Life::dropped);
+      case Do::release: return end(instruction.subject, LogicalKind::release, Life::released);
+      case Do::offload: return move(instruction.subject, true);
+      case Do::prefetch: return move(instruction.subject, false);
     }
   }
 
-  void append(Phase phase, LogicalKind kind, std::uint32_t value, std::span<const std::uint32_t> reads = {}) {
+  // The id of a value in the ledger.
+  std::uint32_t id_of(std::uint32_t tensor) {
+    State& state = state_of(tensor);
+    if (state.id != ledger::no_index) return state.id;
+    const Tensor& described = tensor_of(tensor);
+    ledger::LogicalValue value;
+    value.name = described.id;
+    value.bytes = described.bytes;
+    value.layer = described.layer;
+    value.memory_class = described.memory_class;
+    value.counted = model_.conventions.count_inputs || described.layer != 0;
+    if (model_.microbatches.count > 1) value.microbatch = microbatch_;
+    return state.id = builder_.add_value(std::move(value));
+  }
+
+  void say(LogicalKind kind, std::uint32_t tensor, std::span<const std::uint32_t> reads = {}, std::int64_t layer = ledger::no_number) {
+    if (!tensor_of(tensor).value) return;
+    read_ids_.clear();
+    for (const std::uint32_t read : reads)
+      if (tensor_of(read).value) read_ids_.push_back(id_of(read));
     LogicalInput input;
-    input.phase = phase;
+    input.phase = phase_;
     input.kind = kind;
-    input.value = value;
-    input.reads = reads;
+    input.value = id_of(tensor);
+    input.reads = read_ids_;
+    input.layer = layer;
     builder_.append(input);
   }
 
-  void execute(Phase phase, LogicalKind kind, std::uint64_t layer) {
-    append(phase, kind, model_.value_of(layer), model_.layers[layer].reads);
-    cost_ += model_.layers[layer].cost;
-  }
-
-  void keep_or_drop(std::uint32_t value) { append(Phase::forward, kept_[value] ? LogicalKind::keep : LogicalKind::drop, value); }
-
-  void forward() {
-    for (std::uint32_t value = 0; value < inputs(); ++value) append(Phase::forward, LogicalKind::create, value);
-    std::vector<std::uint32_t> decided;
-    for (std::uint32_t layer = 0; layer < model_.layers.size(); ++layer) {
-      execute(Phase::forward, LogicalKind::create, layer);
-      decided = model_.layers[layer].reads;
-      std::sort(decided.begin(), decided.end());
-      decided.erase(std::unique(decided.begin(), decided.end()), decided.end());
-      for (const std::uint32_t value : decided)
-        if (last_reader_[value] == layer) keep_or_drop(value);
+  void run_op(const Instruction& instruction) {
+    const Op& op = model_.ops[instruction.subject];
+    for (const std::uint32_t read : model_.list(op.reads)) {
+      const State& state = state_of(read);
+      if (state.life != Life::live || state.away) {
+        fail("op '" + op.id + "' reads '" + tensor_of(read).id + "' where it does not live");
+        return;
+      }
     }
-    if (last_reader_[model_.loss] == none) keep_or_drop(model_.loss);
-  }
-
-  void rerun(std::size_t segment) {
-    std::uint64_t end = cuts_[segment + 1];
-    if (model_.conventions.stop_before_boundary)
-      while (end > cuts_[segment] && kept_[model_.value_of(end - 1)]) --end;
-    for (std::uint64_t layer = cuts_[segment]; layer < end; ++layer)
-      execute(Phase::recompute, kept_[model_.value_of(layer)] ? LogicalKind::merge : LogicalKind::rerun, layer);
-  }
-
-  void backward(std::size_t segment) {
-    std::vector<std::uint32_t> reads;
-    for (std::uint64_t layer = cuts_[segment + 1]; layer-- > cuts_[segment];) {
-      const std::uint32_t value = model_.value_of(layer);
-      reads.assign(1, value);
-      for (const std::uint32_t read : model_.layers[layer].reads)
-        if (std::find(reads.begin(), reads.end(), read) == reads.end()) reads.push_back(read);
-      append(Phase::backward, LogicalKind::use, value, reads);
-      append(Phase::backward, LogicalKind::release, value);
-      for (std::size_t i = 1; i < reads.size(); ++i)
-        if (is_input(reads[i]) && first_reader_[reads[i]] == layer) append(Phase::backward, LogicalKind::release, reads[i]);
+    if (op.phase == Phase::forward) {
+      out_.forward_cost += op.cost;
+      if (phase_ == Phase::recompute) recompute_cost_ += op.cost;
     }
+    const std::uint32_t workspace =
+        op.workspace == 0 ? none : add_block(none, instruction.subject, op.workspace, trace::MemoryClass::temporary, 0);
+    bool said = false;
+    for (const std::uint32_t tensor : model_.list(op.writes)) {
+      if (!instruction.graph && tensor_of(tensor).for_backward) continue;
+      make(tensor, said ? std::span<const std::uint32_t>() : model_.list(op.reads), instruction.subject);
+      said = said || tensor_of(tensor).value;
+    }
+    if (op.phase == Phase::loss || op.phase == Phase::backward) use(op);
+    if (workspace != none) free_block(workspace);
+  }
+
+  // The loss and backward read; of a backward op the value it belongs to comes first.
+  void use(const Op& op) {
+    for (const std::uint32_t read : model_.list(op.reads)) {
+      if (!tensor_of(read).value) continue;
+      say(LogicalKind::use, read, model_.list(op.reads));
+      return;
+    }
+  }
+
+  void make(std::uint32_t tensor, std::span<const std::uint32_t> reads, std::uint32_t op) {
+    const Tensor& described = tensor_of(tensor);
+    State& state = state_of(tensor);
+    if (state.life == Life::live) {
+      if (described.accumulates) return pass_through(described, op);
+      // Only a forward op that runs again makes what lives.
+      if (phase_ != Phase::recompute) return;
+      say(LogicalKind::merge, tensor, reads);
+      if (model_.conventions.physical_copy && state.copy == none)
+        state.copy = add_block(tensor, op, described.bytes, described.memory_class, state.made++);
+      return;
+    }
+    say(state.life == Life::unborn || (state.life == Life::released && !described.value) ? LogicalKind::create : LogicalKind::rerun, tensor,
+        reads);
+    state.life = Life::live;
+    const bool again = described.value && state.made > 0;
+    state.block = add_block(tensor, op, described.bytes,
+                            again && described.memory_class == trace::MemoryClass::activation ? trace::MemoryClass::recomputed_activation
+                                                                                              : described.memory_class,
+                            state.made);
+    ++state.made;
+  }
+
+  // The gradient of a later microbatch is added to the first one's.
+  void pass_through(const Tensor& described, std::uint32_t op) {
+    free_block(add_block(none, op, described.bytes, trace::MemoryClass::temporary, 0));
+  }
+
+  void end(std::uint32_t tensor, LogicalKind kind, Life life) {
+    State& state = state_of(tensor);
+    if (state.life != Life::live) {
+      fail("'" + tensor_of(tensor).id + "' goes where it does not live");
+      return;
+    }
+    say(kind, tensor);
+    state.life = life;
+    if (!state.away) free_block(state.block);
+    if (state.copy != none) free_block(state.copy);
+    state.block = state.copy = none;
+    state.away = false;
+  }
+
+  void move(std::uint32_t tensor, bool away) {
+    State& state = state_of(tensor);
+    if (state.life != Life::live || state.away == away) return;
+    say(away ? LogicalKind::offload : LogicalKind::prefetch, tensor);
+    state.away = away;
+    if (away)
+      free_block(state.block);
+    else
+      state.block = add_block(tensor, none, tensor_of(tensor).bytes, tensor_of(tensor).memory_class, state.made);
+  }
+
+  std::uint32_t add_block(std::uint32_t tensor, std::uint32_t op, std::uint64_t bytes, trace::MemoryClass memory_class,
+                          std::uint32_t incarnation) {
+    MemoryCurve& memory = out_.memory;
+    const auto index = static_cast<std::uint32_t>(memory.blocks.size());
+    PredictedBlock block;
+    block.tensor = tensor;
+    block.op = op;
+    block.microbatch = microbatch_;
+    block.incarnation = incarnation;
+    block.memory_class = memory_class;
+    block.phase = phase_;
+    block.bytes = bytes;
+    block.made = memory.events.size();
+    memory.blocks.push_back(block);
+    memory.events.push_back({index, true, phase_});
+    live_bytes_ += bytes;
+    if (live_bytes_ > memory.peak_bytes) {
+      memory.peak_bytes = live_bytes_;
+      memory.peak_event = block.made;
+    }
+    std::uint64_t& phase_peak = memory.phase_peak[static_cast<std::size_t>(phase_)];
+    phase_peak = std::max(phase_peak, live_bytes_);
+    return index;
+  }
+
+  void free_block(std::uint32_t index) {
+    MemoryCurve& memory = out_.memory;
+    memory.blocks[index].freed = memory.events.size();
+    memory.events.push_back({index, false, phase_});
+    live_bytes_ -= memory.blocks[index].bytes;
   }
 
   const Model& model_;
-  bool checkpoints_;
-  std::vector<std::uint64_t> cuts_;
+  Schedule schedule_;
   ledger::LogicalBuilder builder_;
-  std::vector<std::uint32_t> first_reader_, last_reader_;  // per value; the loss is no layer
-  std::vector<bool> kept_;
-  std::uint64_t cost_ = 0;
+  Prediction out_;
+  std::size_t tensors_ = 0;
+  std::vector<State> states_;
+  std::vector<std::uint32_t> read_ids_;
+  std::uint64_t live_bytes_ = 0, recompute_cost_ = 0;
+  std::uint32_t microbatch_ = 0;
+  Phase phase_ = Phase::other;
+  bool failed_ = false;
+  std::string wrong_;
 };
 
 }  // namespace
 
-Result<Prediction> predict(const Model& model, const Policy& policy) {
-  Result<std::vector<std::uint64_t>> cuts = boundaries(policy, model.layers.size(), model.conventions.short_segment_first);
-  if (!cuts) return cuts.take_error();
-  return Lowering(model, policy.kind != Policy::Kind::save_all, std::move(*cuts)).run();
+std::string Prediction::tensor_name(const Model& model, std::uint32_t tensor) const {
+  if (tensor == none) return "workspace";
+  return tensor < model.tensors.size() ? model.tensors[tensor].id : extra[tensor - model.tensors.size()].id;
 }
 
-Model make_chain(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost) {
-  Model model;
-  model.inputs.push_back({"h0", bytes[0]});
-  model.layers.reserve(cost.size());
-  for (std::size_t i = 0; i < cost.size(); ++i)
-    model.layers.push_back({"h" + std::to_string(i + 1), {static_cast<std::uint32_t>(i)}, bytes[i + 1], cost[i]});
-  model.loss = static_cast<std::uint32_t>(cost.size());
-  return model;
+Result<Prediction> execute(const Model& model, Schedule schedule, const PredictOptions& options) {
+  return Executor(model, std::move(schedule), options).run();
+}
+
+Result<Prediction> predict(const Model& model, const Policy& policy, const PredictOptions& options) {
+  Result<Schedule> schedule = make_schedule(model, policy);
+  if (!schedule) return schedule.take_error();
+  return execute(model, std::move(*schedule), options);
 }
 
 }  // namespace liveset::model

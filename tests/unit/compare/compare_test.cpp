@@ -5,7 +5,7 @@
 
 #include "viewer/compare/align.h"
 #include "viewer/compare/logical_compare.h"
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 
 namespace liveset::compare {
 namespace {
@@ -54,7 +54,7 @@ TEST(Align, BeyondItsLimitTakesTheMiddleAsAWhole) {
 }
 
 ledger::LogicalLedger predicted(const std::string& policy, std::uint64_t bytes = 8) {
-  const model::Model chain = model::make_chain(std::vector<std::uint64_t>(7, bytes), std::vector<std::uint64_t>(6, 1));
+  const model::Model chain = *model::make_chain(std::vector<std::uint64_t>(7, bytes), std::vector<std::uint64_t>(6, 1));
   return model::predict(chain, *model::parse_policy(policy))->ledger;
 }
 

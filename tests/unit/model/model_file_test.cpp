@@ -7,6 +7,13 @@
 namespace liveset::model {
 namespace {
 
+const Tensor& value_of(const Model& model, std::size_t layer) { return model.tensors[model.list(model.ops[layer].writes)[0]]; }
+std::uint32_t loss_of(const Model& model) { return model.list(model.ops[model.forward_ops()].reads)[0]; }
+std::vector<std::uint32_t> reads_of(const Model& model, std::size_t layer) {
+  const auto reads = model.list(model.ops[layer].reads);
+  return {reads.begin(), reads.end()};
+}
+
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -23,11 +30,11 @@ std::string refusal(const std::string& text) {
 TEST(ModelFile, ChainFormWithDefaults) {
   const Result<Model> model = parse_model("chain { length: 6 bytes: 8 cost: 1 }", "");
   ASSERT_TRUE(model) << model.error().message();
-  ASSERT_EQ(model->layers.size(), 6U);
-  EXPECT_EQ(model->inputs[0].id, "h0");
-  EXPECT_EQ(model->layers[5].id, "h6");
-  EXPECT_EQ(model->layers[5].bytes, 8U);
-  EXPECT_EQ(model->loss, 6U);
+  ASSERT_EQ(model->units.size(), 6U);
+  EXPECT_EQ(model->tensors[model->inputs[0]].id, "h0");
+  EXPECT_EQ(value_of(*model, 5).id, "h6");
+  EXPECT_EQ(value_of(*model, 5).bytes, 8U);
+  EXPECT_EQ(loss_of(*model), 6U);
   EXPECT_TRUE(model->conventions.count_inputs);
   EXPECT_TRUE(model->conventions.checkpoint_last_segment);
 }
@@ -39,14 +46,14 @@ TEST(ModelFile, ListsPerLayerAndConventions) {
       "");
   ASSERT_TRUE(model) << model.error().message();
   EXPECT_EQ(model->name, "lists");
-  EXPECT_EQ(model->inputs[0].bytes, 4U);
-  EXPECT_EQ(model->layers[1].bytes, 6U);
-  EXPECT_EQ(model->layers[0].cost, 7U);
-  EXPECT_EQ(model->layers[1].cost, 0U);
+  EXPECT_EQ(model->tensors[model->inputs[0]].bytes, 4U);
+  EXPECT_EQ(value_of(*model, 1).bytes, 6U);
+  EXPECT_EQ(model->ops[0].cost, 7U);
+  EXPECT_EQ(model->ops[1].cost, 0U);
   EXPECT_FALSE(model->conventions.count_inputs);
   EXPECT_FALSE(model->conventions.checkpoint_last_segment);
   EXPECT_TRUE(model->conventions.short_segment_first);
-  EXPECT_TRUE(model->conventions.stop_before_boundary);
+  EXPECT_TRUE(model->conventions.rerun == Conventions::Rerun::stop_before_boundary);
   EXPECT_TRUE(model->conventions.physical_copy);
 }
 
@@ -54,7 +61,7 @@ TEST(ModelFile, JsonSaysTheSameAsText) {
   const Result<Model> model =
       parse_model(R"( {"chain": {"length": 3, "layerBytes": [1, 2, "3", 4]}, "conventions": {"rerun": "WHOLE"}} )", "");
   ASSERT_TRUE(model) << model.error().message();
-  EXPECT_EQ(model->layers[1].bytes, 3U);
+  EXPECT_EQ(value_of(*model, 1).bytes, 3U);
   EXPECT_THAT(refusal(R"({"chain": {"length": 3, "bytes": -8}})"), HasSubstr("chain.bytes is -8, must be at least 0"));
   EXPECT_THAT(refusal(R"({"chain": {"length": 3, "wide": 8}})"), HasSubstr("wide"));
   EXPECT_THAT(refusal(R"({"chain": {"length": 3)"), HasSubstr("bad model"));
@@ -66,11 +73,11 @@ TEST(ModelFile, LayersRunInAnOrderThatTheirReadsAllow) {
       "}",
       "");
   ASSERT_TRUE(model) << model.error().message();
-  EXPECT_EQ(model->layers[0].id, "a");
-  EXPECT_EQ(model->layers[1].id, "b");
-  EXPECT_EQ(model->layers[1].bytes, 5U);
-  EXPECT_EQ(model->layers[2].reads, std::vector<std::uint32_t>{2});
-  EXPECT_EQ(model->loss, 3U);
+  EXPECT_EQ(value_of(*model, 0).id, "a");
+  EXPECT_EQ(value_of(*model, 1).id, "b");
+  EXPECT_EQ(value_of(*model, 1).bytes, 5U);
+  EXPECT_EQ(reads_of(*model, 2), std::vector<std::uint32_t>{2});
+  EXPECT_EQ(loss_of(*model), 3U);
 }
 
 TEST(ModelFile, SaysLineAndFieldOfWhatIsWrong) {
@@ -122,7 +129,7 @@ TEST(ModelFile, MissingFileAndDirectory) {
 TEST(ModelFile, SampleFileIsTheSixLayerChain) {
   const Result<Model> model = read_model(std::string(LIVESET_SOURCE_DIR) + "/samples/tanh_chain/chain.textproto");
   ASSERT_TRUE(model) << model.error().message();
-  EXPECT_EQ(model->layers.size(), 6U);
+  EXPECT_EQ(model->units.size(), 6U);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/acceptance.h"
-#include "viewer/model/model.h"
+#include "viewer/model/predict.h"
 
 namespace liveset::model {
 namespace {
@@ -13,8 +13,10 @@ using test::policy_argument;
 
 constexpr const char* phases[] = {"other", "forward", "loss", "backward", "recompute", "optimizer"};
 
+Model chain(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost) { return std::move(*make_chain(bytes, cost)); }
+
 Model uniform_chain(std::uint64_t length, std::uint64_t bytes = 1) {
-  return make_chain(std::vector<std::uint64_t>(length + 1, bytes), std::vector<std::uint64_t>(length, 1));
+  return chain(std::vector<std::uint64_t>(length + 1, bytes), std::vector<std::uint64_t>(length, 1));
 }
 
 Prediction predicted(const Model& model, const std::string& policy) {
@@ -51,7 +53,7 @@ Conventions with_flags(const json& flags) {
     else if (name == "boundary")
       conventions.physical_copy = value == "physical-copy";
     else if (name == "rerun")
-      conventions.stop_before_boundary = value == "stop-before-boundary";
+      conventions.rerun = value == "stop-before-boundary" ? Conventions::Rerun::stop_before_boundary : Conventions::Rerun::whole;
     else if (name == "checkpoint_last_segment")
       conventions.checkpoint_last_segment = value;
     else
@@ -134,7 +136,7 @@ TEST(Predict, EveryCompositionOfUpToEightLayers) {
     const Prediction whole = predicted(model, segments(row.at("lengths")));
     EXPECT_EQ(whole.ledger.peak_ids, row.at("peak"));
     EXPECT_EQ(whole.ledger.forward_layers, row.at("forward_layers"));
-    model.conventions.stop_before_boundary = true;
+    model.conventions.rerun = Conventions::Rerun::stop_before_boundary;
     EXPECT_EQ(predicted(model, segments(row.at("lengths"))).ledger.forward_layers, row.at("forward_layers_boundary_not_rerun"));
   }
 }
@@ -152,7 +154,7 @@ TEST(Predict, EqualSegments) {
 //   forward: h0 1000; h1 1010; h2 1210, drop h1 1200; h3 4200
 //   backward of (2,3]: merge h3, release h3 1200. Re-run (0,2]: h1 1210, merge h2; release h2 1010, h1 1000, h0 0.
 TEST(Predict, PeakOfIdsAndPeakOfBytesAreToldApart) {
-  const Prediction prediction = predicted(make_chain({1000, 10, 200, 3000}, {5, 7, 11}), "segment:2");
+  const Prediction prediction = predicted(chain({1000, 10, 200, 3000}, {5, 7, 11}), "segment:2");
   EXPECT_EQ(prediction.ledger.peak_ids, 3U);
   EXPECT_EQ(prediction.ledger.peak_bytes, 4200U);
   EXPECT_NE(prediction.ledger.peak_ids_event, prediction.ledger.peak_bytes_event);

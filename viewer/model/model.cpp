@@ -1,0 +1,234 @@
+#include "viewer/model/model.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace liveset::model {
+namespace {
+
+Error contradiction(std::string what) { return {ErrorKind::unreadable, "", {}, "bad model: " + std::move(what), ""}; }
+
+Slice append(std::vector<std::uint32_t>& lists, const std::vector<std::uint32_t>& from) {
+  const Slice slice{static_cast<std::uint32_t>(lists.size()), static_cast<std::uint32_t>(from.size())};
+  lists.insert(lists.end(), from.begin(), from.end());
+  return slice;
+}
+
+// The order in which phases run in a step.
+int rank(trace::Phase phase) {
+  switch (phase) {
+    case trace::Phase::forward: return 0;
+    case trace::Phase::loss: return 1;
+    case trace::Phase::backward: return 2;
+    default: return 3;
+  }
+}
+
+class Finisher {
+ public:
+  explicit Finisher(Model& model) : model_(model) {}
+
+  Status run() {
+    for (std::size_t i = 1; i < model_.ops.size(); ++i)
+      if (rank(model_.ops[i].phase) < rank(model_.ops[i - 1].phase))
+        return contradiction("op '" + model_.ops[i].id + "' of an earlier phase stands behind '" + model_.ops[i - 1].id + "'");
+    if (Status status = check_sums(); !status) return status;
+    views();
+    saved();
+    if (Status status = lifetimes(); !status) return status;
+    if (!model_.conventions.frees_are_listed) free_after_last_use();
+    classes();
+    if (model_.units.empty())
+      for (std::uint32_t op = 0; op < model_.forward_ops(); ++op) model_.units.push_back({model_.ops[op].id, op, op + 1});
+    return Done{};
+  }
+
+ private:
+  Status check_sums() {
+    std::uint64_t bytes = 0, cost = 0;
+    const auto add = [](std::uint64_t& sum, std::uint64_t more) {
+      if (more > max_total_bytes - sum) return false;
+      sum += more;
+      return true;
+    };
+    for (const Tensor& tensor : model_.tensors)
+      if (!add(bytes, tensor.bytes)) return contradiction("the sum of all bytes is above 2^62");
+    for (const StaticStorage& storage : model_.statics)
+      if (!add(bytes, storage.bytes)) return contradiction("the sum of all bytes is above 2^62");
+    for (const Op& op : model_.ops) {
+      if (!add(bytes, op.workspace)) return contradiction("the sum of all bytes is above 2^62");
+      if (!add(cost, op.cost)) return contradiction("the sum of all costs is above 2^62");
+    }
+    return Done{};
+  }
+
+  // Who speaks of a view speaks of its storage: a storage is one id and its bytes count once.
+  void views() {
+    for (std::uint32_t& tensor : model_.lists) tensor = model_.storage_of(tensor);
+    for (std::uint32_t& tensor : model_.inputs) tensor = model_.storage_of(tensor);
+  }
+
+  void saved() {
+    for (const std::uint32_t tensor : model_.inputs) model_.tensors[tensor].given = true;
+    if (!model_.conventions.frees_are_listed)  // what a recorded step found there is no id unless the graph holds it
+      for (const std::uint32_t tensor : model_.inputs) model_.tensors[tensor].value = true;
+    for (const Op& op : model_.ops)
+      for (const std::uint32_t tensor : model_.list(op.saves)) model_.tensors[tensor].value = true;
+  }
+
+  // Made before it is read or freed, freed once, not read afterwards.
+  Status lifetimes() {
+    enum class Life : std::uint8_t { unborn, live, dead };
+    std::vector<Life> life(model_.tensors.size(), Life::unborn);
+    for (const std::uint32_t tensor : model_.inputs) life[tensor] = Life::live;
+    const auto name = [&](std::uint32_t tensor) { return "'" + model_.tensors[tensor].id + "'"; };
+    for (const Op& op : model_.ops) {
+      const std::string by = "op '" + op.id + "' ";
+      for (const std::uint32_t tensor : model_.list(op.reads)) {
+        if (life[tensor] == Life::unborn) return contradiction(by + "reads " + name(tensor) + ", which nothing has made yet");
+        if (life[tensor] == Life::dead) return contradiction(by + "reads " + name(tensor) + " after it was freed");
+      }
+      for (const std::uint32_t tensor : model_.list(op.writes)) {
+        if (life[tensor] == Life::dead) return contradiction(by + "makes " + name(tensor) + ", which was freed, again");
+        life[tensor] = Life::live;
+      }
+      for (const std::uint32_t tensor : model_.list(op.saves))
+        if (life[tensor] != Life::live) return contradiction(by + "saves " + name(tensor) + ", which does not live there");
+      for (const std::uint32_t tensor : model_.list(op.frees)) {
+        if (life[tensor] != Life::live) return contradiction(by + "frees " + name(tensor) + ", which does not live there");
+        life[tensor] = Life::dead;
+      }
+    }
+    return Done{};
+  }
+
+  // Gradients of parameters stay: nothing in the step says when they go.
+  void free_after_last_use() {
+    std::vector<std::uint32_t> last(model_.tensors.size(), none);
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) last[tensor] = op;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].reads)) last[tensor] = op;
+    }
+    std::vector<std::uint32_t> lists;
+    lists.reserve(model_.lists.size() + model_.tensors.size());
+    std::vector<std::uint32_t> frees;
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      Op& op = model_.ops[index];
+      frees.clear();
+      for (const Slice slice : {op.writes, op.reads})
+        for (const std::uint32_t tensor : model_.list(slice))
+          if (last[tensor] == index && !model_.tensors[tensor].accumulates) {
+            frees.push_back(tensor);
+            last[tensor] = none;  // once
+          }
+      // What the op's own forward wrote first, as its reads have it.
+      const Slice reads = append(lists, {model_.list(op.reads).begin(), model_.list(op.reads).end()});
+      const Slice writes = append(lists, {model_.list(op.writes).begin(), model_.list(op.writes).end()});
+      const Slice saves = append(lists, {model_.list(op.saves).begin(), model_.list(op.saves).end()});
+      op.frees = append(lists, frees);
+      op.reads = reads;
+      op.writes = writes;
+      op.saves = saves;
+    }
+    model_.lists = std::move(lists);
+  }
+
+  void classes() {
+    for (Tensor& tensor : model_.tensors)
+      if (tensor.memory_class == trace::MemoryClass::none)
+        tensor.memory_class = tensor.value ? trace::MemoryClass::activation : trace::MemoryClass::temporary;
+  }
+
+  Model& model_;
+};
+
+}  // namespace
+
+std::uint32_t Model::forward_ops() const {
+  const auto first =
+      std::partition_point(ops.begin(), ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; });
+  return static_cast<std::uint32_t>(first - ops.begin());
+}
+
+std::uint32_t ModelBuilder::add_tensor(Tensor tensor) {
+  model.tensors.push_back(std::move(tensor));
+  return static_cast<std::uint32_t>(model.tensors.size() - 1);
+}
+
+std::uint32_t ModelBuilder::add_op(Op op, const Lists& lists) {
+  op.reads = append(model.lists, lists.reads);
+  op.writes = append(model.lists, lists.writes);
+  op.saves = append(model.lists, lists.saves);
+  op.frees = append(model.lists, lists.frees);
+  model.ops.push_back(std::move(op));
+  return static_cast<std::uint32_t>(model.ops.size() - 1);
+}
+
+std::uint32_t ModelBuilder::module(std::string_view path) {
+  if (path.empty()) return none;
+  const auto [found, inserted] = modules_.emplace(path, static_cast<std::uint32_t>(model.modules.size()));
+  if (inserted) model.modules.emplace_back(path);
+  return found->second;
+}
+
+Result<Model> ModelBuilder::finish() {
+  if (Status status = Finisher(model).run(); !status) return status.take_error();
+  return std::move(model);
+}
+
+void add_chain(ModelBuilder& builder, const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost) {
+  const auto layers = static_cast<std::uint32_t>(cost.size());
+  builder.model.tensors.reserve(bytes.size());
+  builder.model.ops.reserve(2 * cost.size() + 1);
+  for (std::uint32_t i = 0; i <= layers; ++i) {
+    Tensor tensor;
+    tensor.id = "h" + std::to_string(i);
+    tensor.bytes = bytes[i];
+    tensor.layer = i;
+    builder.add_tensor(std::move(tensor));
+  }
+  builder.model.inputs = {0};
+  for (std::uint32_t i = 0; i < layers; ++i) add_layer(builder, "h" + std::to_string(i + 1), {i}, i + 1, cost[i]);
+  add_loss_and_backward(builder, layers);
+}
+
+Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vector<std::uint64_t>& cost, const Conventions& conventions) {
+  ModelBuilder builder;
+  builder.model.conventions = conventions;
+  add_chain(builder, bytes, cost);
+  return builder.finish();
+}
+
+void add_layer(ModelBuilder& builder, const std::string& id, std::vector<std::uint32_t> reads, std::uint32_t value, std::uint64_t cost) {
+  Op op;
+  op.id = id;
+  op.cost = cost;
+  ModelBuilder::Lists lists;
+  lists.writes = {value};
+  lists.saves = {value};
+  for (const std::uint32_t read : reads)
+    if (std::find(lists.saves.begin(), lists.saves.end(), read) == lists.saves.end()) lists.saves.push_back(read);
+  lists.reads = std::move(reads);
+  builder.add_op(std::move(op), lists);
+}
+
+void add_loss_and_backward(ModelBuilder& builder, std::uint32_t loss) {
+  const auto layers = static_cast<std::uint32_t>(builder.model.ops.size());
+  Op op;
+  op.id = "loss";
+  op.phase = trace::Phase::loss;
+  ModelBuilder::Lists lists;
+  lists.reads = {loss};
+  builder.add_op(std::move(op), lists);
+  for (std::uint32_t layer = layers; layer-- > 0;) {
+    Op backward;
+    backward.id = builder.model.ops[layer].id + "'";
+    backward.phase = trace::Phase::backward;
+    backward.forward = layer;
+    const auto saves = builder.model.list(builder.model.ops[layer].saves);
+    lists.reads.assign(saves.begin(), saves.end());
+    builder.add_op(std::move(backward), lists);
+  }
+}
+
+}  // namespace liveset::model

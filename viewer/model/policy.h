@@ -1,0 +1,78 @@
+// A policy says which activations of a step are kept, which are made again and which are moved elsewhere.
+//
+//   save-all            nothing is made again
+//   segment:K           segments of K layers, each run again as a whole before its backward (rule of thumb: 5 to 10)
+//   segments:N,N,...    segments of these lengths, in the order of the forward
+//   sqrt                segment:K with K the square root of the number of layers, rounded up (Chen 2016)
+//   greedy:BYTES        a new segment where the bytes since the last cut exceed BYTES (Chen 2016)
+//   full                every layer (block) a segment of its own
+//   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
+//   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
+//   regions:A,B,...     these layers, by name; a name may be a pattern ("bs.0", "GPT/bs.*")
+//   selective:OP,...    every layer a segment; outputs of these operators are kept
+//   offload:BYTES       values of at least BYTES go to the host after the forward of their layer and come back before backward
+//   revolve:C           binomial schedule with C snapshots (Griewank and Walther 2000)
+//   rotor:BYTES         the least time within BYTES, among persistent schedules (Beaumont et al. 2019)
+//   by-hand             what the model file's regions say
+//
+// A layer is what the model file calls a unit: of a chain each layer, of a recorded step each of its repeated modules.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/model/model.h"
+
+namespace liveset::model {
+
+struct Policy {
+  enum class Kind : std::uint8_t {
+    save_all,
+    equal_segments,
+    segments,
+    square_root,
+    greedy,
+    full,
+    over,
+    under,
+    regions,
+    selective,
+    offload,
+    revolve,
+    rotor,
+    by_hand
+  };
+  Kind kind = Kind::save_all;
+  std::uint64_t number = 0;            // length of equal segments; bytes; cost; snapshots
+  std::vector<std::uint64_t> lengths;  // segments
+  std::vector<std::string> names;      // regions: layers; selective: operators
+  std::string text;                    // as it was given
+};
+
+// Sizes may carry a unit: "10MB" (10^6), "10MiB" (2^20); costs of a recorded step too: "5ms".
+Result<Policy> parse_policy(std::string_view text);
+// The texts of all policies, for help and error messages.
+std::string_view policy_forms();
+
+// A run of forward ops, [begin, end), whose values are given up in the forward and made again before their backward.
+struct Region {
+  std::uint32_t begin = 0, end = 0;
+  std::string name;
+  std::vector<bool> keeps_outputs;  // per op of the region: its outputs are kept and it is not run again; empty: none
+  bool preserve_rng = true;
+  std::optional<bool> early_stop;   // default: the conventions'
+};
+
+// What a policy makes of a model, before it is a list of instructions.
+struct Regions {
+  std::vector<Region> recomputed;         // in order, no two overlap
+  std::vector<std::uint32_t> offloaded;   // tensors
+  std::vector<std::uint64_t> boundaries;  // where segments of layers begin and end: 0 .. layers
+};
+
+// Of every policy but revolve and rotor, which are no set of regions.
+Result<Regions> regions_of(const Model& model, const Policy& policy);
+
+}  // namespace liveset::model

@@ -1,0 +1,61 @@
+// What a model predicts under a policy: the logical ledger (ids) and the memory of one step (bytes, requested).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "viewer/ledger/logical.h"
+#include "viewer/model/policy.h"
+#include "viewer/model/schedule.h"
+
+namespace liveset::model {
+
+inline constexpr std::uint64_t never = ~std::uint64_t{0};
+
+// One making of a tensor. Alive from event `made` on, up to but without event `freed` (never: beyond the step's end).
+struct PredictedBlock {
+  std::uint32_t tensor = 0;       // of the model, then of Schedule::extra; none: a workspace
+  std::uint32_t op = none;        // that made it
+  std::uint32_t microbatch = 0;
+  std::uint32_t incarnation = 0;  // how often the tensor had been made before
+  trace::MemoryClass memory_class = trace::MemoryClass::none;
+  trace::Phase phase = trace::Phase::forward;
+  std::uint64_t bytes = 0;
+  std::uint64_t made = 0, freed = never;
+};
+
+// An allocation or a free, in the order in which they happen.
+struct MemoryEvent {
+  std::uint32_t block = 0;
+  bool alloc = true;
+  trace::Phase phase = trace::Phase::forward;
+};
+
+struct MemoryCurve {
+  std::vector<StaticStorage> statics;  // of the step that was asked for
+  std::uint64_t static_bytes = 0;
+  std::vector<PredictedBlock> blocks;
+  std::vector<MemoryEvent> events;
+  std::uint64_t peak_bytes = 0, peak_event = never;  // statics included; never: no event is higher than the statics
+  std::uint64_t phase_peak[trace::phase_count] = {};
+};
+
+struct Prediction {
+  ledger::LogicalLedger ledger;
+  MemoryCurve memory;
+  std::vector<std::uint64_t> boundaries;
+  std::vector<Tensor> extra;       // Schedule::extra
+  std::uint64_t forward_cost = 0;  // sum of the costs of all forward ops executed, re-runs included
+  std::uint64_t extra_cost = 0;    // of them, the re-runs
+  std::string tensor_name(const Model& model, std::uint32_t tensor) const;
+};
+
+struct PredictOptions {
+  std::uint64_t step = ~std::uint64_t{0};  // which step: statics are there from their from_step on; default: a late one
+};
+
+Result<Prediction> predict(const Model& model, const Policy& policy, const PredictOptions& options = {});
+// The same of a schedule that was made elsewhere.
+Result<Prediction> execute(const Model& model, Schedule schedule, const PredictOptions& options = {});
+
+}  // namespace liveset::model

@@ -1,0 +1,467 @@
+// Regions to instructions. What is told here is the life of a value under checkpointing.
+//
+// Forward. A value is kept when something outside its region reads or saves it; inputs always are. Everything else that a region
+// saves is dropped: after its last reader in the forward (reading C0 of the chain), or, where nobody knows what reads what (a
+// recorded step), when the region ends. What the region reads from outside lives until its backward is done, as
+// torch.utils.checkpoint's frame keeps its arguments.
+//
+// Backward. Before the first backward op of a region that needs what the region saved, the region runs again (a kept value that is
+// made again merges with itself). Under EARLY_STOP it stops when the last saved value was packed: an op that saves only what it reads
+// packs before its kernel, so that kernel does not run; and what the rest would have freed goes with the abandoned frames.
+//
+// A kept value that its own region saves too is, in torch, a tensor twice: the kept one, which goes with the last reader outside, and the
+// one that is made again. Backward runs in reverse, so the first is gone before the second is made: a drop there.
+#include "viewer/model/schedule.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "viewer/model/multilevel.h"
+
+namespace liveset::model {
+namespace {
+
+using Do = Instruction::Do;
+using trace::Phase;
+using Rerun = Conventions::Rerun;
+
+class RegionSchedule {
+ public:
+  RegionSchedule(const Model& model, Regions regions) : model_(model), regions_(std::move(regions)) {}
+
+  Schedule write() {
+    out_.boundaries = std::move(regions_.boundaries);
+    find_readers();
+    find_regions();
+    decide();
+    add_random_states();
+    out_.instructions.reserve(4 * model_.ops.size());
+    const std::uint64_t count = model_.microbatches.count;
+    for (const std::uint32_t tensor : model_.inputs)
+      if (model_.conventions.frees_are_listed) append(Do::begin, Phase::other, tensor);
+    if (model_.microbatches.order == Microbatches::Order::one_by_one) {
+      for (microbatch_ = 0; microbatch_ < count; ++microbatch_) both();
+    } else {
+      // 1F1B: a stage warms up with as many forwards as stages follow it.
+      const std::uint64_t ahead =
+          model_.microbatches.order == Microbatches::Order::all_forward
+              ? count
+              : std::min(count, model_.microbatches.stages - model_.microbatches.stage);
+      std::uint64_t forwards = 0, backwards = 0;
+      while (backwards < count) {
+        while (forwards < count && forwards < backwards + ahead) {
+          microbatch_ = static_cast<std::uint32_t>(forwards++);
+          forward();
+        }
+        microbatch_ = static_cast<std::uint32_t>(backwards++);
+        loss();
+        backward();
+      }
+    }
+    microbatch_ = static_cast<std::uint32_t>(count - 1);
+    rest();
+    return std::move(out_);
+  }
+
+ private:
+  struct Tensors {
+    std::uint32_t producer = none;       // op
+    std::uint32_t last_forward = none;   // last forward op that reads it
+    std::uint32_t last_outside = none;   // last op of any phase that reads or saves it, or a backward of such, outside its own region
+    std::uint32_t freed_by = none;       // op of the step without checkpointing
+    bool kept = true;                    // not dropped in the forward
+    bool copied = false;                 // kept, and made again by its own region as a tensor of its own
+    bool lives = false;                  // as the schedule stands
+    bool dropped = false;
+  };
+  struct Work {
+    std::uint32_t stop = 0;         // first op that a re-run does not execute
+    std::uint32_t last_saver = none;
+    std::uint32_t done = none;      // last backward op of an op of the region that saves something
+    std::uint32_t random_state = none;
+    bool rerun = false;
+    std::vector<std::uint32_t> pinned;  // tensors from outside that are freed early in the step without checkpointing
+    std::vector<std::uint32_t> made;    // values that it drops, in order
+  };
+
+  void both() {
+    forward();
+    loss();
+    backward();
+  }
+
+  void append(Do what, Phase phase, std::uint32_t subject, bool graph = true) {
+    Instruction instruction;
+    instruction.what = what;
+    instruction.phase = phase;
+    instruction.subject = subject;
+    instruction.microbatch = microbatch_;
+    instruction.graph = graph;
+    out_.instructions.push_back(instruction);
+  }
+
+  void find_readers() {
+    tensors_.resize(model_.tensors.size());
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      const Op& op = model_.ops[index];
+      for (const std::uint32_t tensor : model_.list(op.writes))
+        if (tensors_[tensor].producer == none) tensors_[tensor].producer = index;
+      if (op.phase == Phase::forward)
+        for (const std::uint32_t tensor : model_.list(op.reads)) tensors_[tensor].last_forward = index;
+      for (const std::uint32_t tensor : model_.list(op.frees)) tensors_[tensor].freed_by = index;
+    }
+  }
+
+  std::uint32_t region_of(std::uint32_t op) const { return op < region_of_.size() ? region_of_[op] : none; }
+  // The region in which the tensor is made.
+  std::uint32_t home(std::uint32_t tensor) const {
+    return tensors_[tensor].producer == none ? none : region_of(tensors_[tensor].producer);
+  }
+
+  void find_regions() {
+    region_of_.assign(model_.forward_ops(), none);
+    work_.resize(regions_.recomputed.size());
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const Region& region = regions_.recomputed[index];
+      for (std::uint32_t op = region.begin; op < region.end; ++op) {
+        region_of_[op] = index;
+        if (model_.ops[op].saves.count != 0) work_[index].last_saver = op;
+      }
+    }
+    for (std::uint32_t index = model_.forward_ops(); index < model_.ops.size(); ++index) {
+      const std::uint32_t forward = model_.ops[index].forward;
+      if (forward == none) continue;
+      const std::uint32_t region = region_of(forward);
+      if (region != none && (model_.ops[forward].saves.count != 0 || !early_stop(region))) work_[region].done = index;
+    }
+  }
+
+  bool early_stop(std::uint32_t region) const {
+    return regions_.recomputed[region].early_stop.value_or(model_.conventions.rerun == Rerun::early_stop);
+  }
+  bool keeps_outputs(std::uint32_t op) const {
+    const std::uint32_t region = region_of(op);
+    if (region == none || regions_.recomputed[region].keeps_outputs.empty()) return false;
+    return regions_.recomputed[region].keeps_outputs[op - regions_.recomputed[region].begin];
+  }
+
+  // An op in the region `where` (none: in no region) reads or saves the tensor, and needs it up to the op `last`.
+  void spoken_of(std::uint32_t tensor, std::uint32_t where, std::uint32_t last) {
+    const std::uint32_t own = home(tensor);
+    if (own == none || where == own) return;
+    Tensors& state = tensors_[tensor];
+    state.kept = true;
+    state.last_outside = state.last_outside == none ? last : std::max(state.last_outside, last);
+  }
+
+  void decide() {
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      tensors_[tensor].kept = !model_.tensors[tensor].value || home(tensor) == none || keeps_outputs(tensors_[tensor].producer);
+    std::vector<std::uint32_t> backward_of(model_.forward_ops(), none);  // the last one
+    for (std::uint32_t index = model_.forward_ops(); index < model_.ops.size(); ++index)
+      if (model_.ops[index].forward != none) backward_of[model_.ops[index].forward] = index;
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      const Op& op = model_.ops[index];
+      if (op.phase != Phase::forward && op.phase != Phase::loss) break;
+      const std::uint32_t where = region_of(index);
+      for (const std::uint32_t tensor : model_.list(op.reads))
+        spoken_of(tensor, where, where == none || work_[where].done == none ? index : std::max(index, work_[where].done));
+      for (const std::uint32_t tensor : model_.list(op.saves)) {
+        const std::uint32_t by = index < backward_of.size() && backward_of[index] != none ? backward_of[index] : index;
+        spoken_of(tensor, where, where == none || work_[where].done == none ? by : std::max(by, work_[where].done));
+      }
+    }
+    if (model_.conventions.drop_at_region_end) find_outputs();
+    find_stops();
+    find_pinned();
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+      const std::uint32_t own = home(tensor);
+      if (own == none || !model_.tensors[tensor].value) continue;
+      if (!tensors_[tensor].kept) work_[own].made.push_back(tensor);
+      tensors_[tensor].copied = tensors_[tensor].kept && early_stop(own) && saved_inside(tensor, own) &&
+                                !keeps_outputs(tensors_[tensor].producer);
+    }
+    for (Work& work : work_)
+      std::sort(work.made.begin(), work.made.end(),
+                [&](std::uint32_t a, std::uint32_t b) { return tensors_[a].producer < tensors_[b].producer; });
+  }
+
+  bool saved_inside(std::uint32_t tensor, std::uint32_t region) const {
+    const Region& where = regions_.recomputed[region];
+    for (std::uint32_t op = where.begin; op < where.end; ++op) {
+      const auto saves = model_.list(model_.ops[op].saves);
+      if (std::find(saves.begin(), saves.end(), tensor) != saves.end()) return true;
+    }
+    return false;
+  }
+
+  // Nobody told what reads what: what the last op of the region that leaves something has made, is what the region gives back.
+  void find_outputs() {
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const Region& region = regions_.recomputed[index];
+      bool found = false;
+      for (std::uint32_t op = region.end; op-- > region.begin && !found;)
+        for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+          if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < region.end) continue;
+          found = true;
+          tensors_[tensor].kept = true;
+          if (tensors_[tensor].last_outside == none) tensors_[tensor].last_outside = region.end;
+        }
+    }
+  }
+
+  void find_stops() {
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const Region& region = regions_.recomputed[index];
+      Work& work = work_[index];
+      work.stop = region.end;
+      if (early_stop(index)) {
+        work.stop = work.last_saver == none ? region.begin
+                                            : work.last_saver + (model_.ops[work.last_saver].packs_before ? 0U : 1U);
+      } else if (model_.conventions.rerun == Rerun::stop_before_boundary) {
+        while (work.stop > region.begin && makes_only_kept(work.stop - 1)) --work.stop;
+      }
+    }
+  }
+  bool makes_only_kept(std::uint32_t op) const {
+    const auto writes = model_.list(model_.ops[op].writes);
+    return std::all_of(writes.begin(), writes.end(), [&](std::uint32_t tensor) { return tensors_[tensor].kept; });
+  }
+
+  // What a region reads from outside must live when it runs again. Where reads are not known: what lived when the region began and
+  // goes while it runs or right after it (the caller's own reference).
+  void find_pinned() {
+    if (work_.empty()) return;
+    pinned_until_.assign(tensors_.size(), none);
+    const auto pin = [&](std::uint32_t tensor, std::uint32_t region) {
+      Work& work = work_[region];
+      const std::uint32_t freed = tensors_[tensor].freed_by;
+      if (work.done == none || freed == none || freed >= work.done || home(tensor) == region) return;
+      if (pinned_until_[tensor] == none || pinned_until_[tensor] < work.done) pinned_until_[tensor] = work.done;
+    };
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const Region& region = regions_.recomputed[index];
+      const auto outside = [&](std::uint32_t tensor) {
+        return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
+      };
+      for (std::uint32_t op = region.begin; op < region.end; ++op) {
+        for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
+          for (const std::uint32_t tensor : model_.list(slice))
+            if (outside(tensor)) pin(tensor, index);
+        if (model_.conventions.drop_at_region_end)
+          for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
+            if (outside(tensor)) pin(tensor, index);
+        if (keeps_outputs(op))
+          for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
+            if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done) pinned_until_[tensor] = work_[index].done;
+      }
+    }
+    until_.resize(model_.ops.size());
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      if (pinned_until_[tensor] != none) until_[pinned_until_[tensor]].push_back(tensor);
+  }
+
+  void add_random_states() {
+    if (model_.physical.rng_state == 0) return;
+    for (std::size_t index = 0; index < work_.size(); ++index) {
+      if (!regions_.recomputed[index].preserve_rng) continue;
+      Tensor tensor;
+      tensor.id = regions_.recomputed[index].name + " random state";
+      tensor.bytes = model_.physical.rng_state;
+      tensor.memory_class = trace::MemoryClass::rng_state;
+      work_[index].random_state = static_cast<std::uint32_t>(model_.tensors.size() + out_.extra.size());
+      out_.extra.push_back(std::move(tensor));
+    }
+  }
+
+  // The tensor's life in this microbatch as far as the schedule is written.
+  void born(std::uint32_t tensor) {
+    tensors_[tensor].lives = true;
+    tensors_[tensor].dropped = false;
+  }
+
+  void forward() {
+    for (Work& work : work_) work.rerun = false;
+    for (Tensors& tensor : tensors_) tensor.lives = tensor.dropped = false;
+    for (const std::uint32_t tensor : model_.inputs) {
+      if (!model_.conventions.frees_are_listed) append(Do::begin, Phase::forward, tensor);
+      born(tensor);
+    }
+    const std::uint32_t ops = model_.forward_ops();
+    for (std::uint32_t op = 0; op < ops; ++op) {
+      const std::uint32_t region = region_of(op);
+      if (region != none && op == regions_.recomputed[region].begin && work_[region].random_state != none)
+        append(Do::begin, Phase::forward, work_[region].random_state);
+      append(Do::run, Phase::forward, op, region == none);
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) born(tensor);
+      if (!model_.conventions.drop_at_region_end) decided(op);
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
+      if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end) {
+        for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
+      }
+      outside_ends(op, Phase::forward);
+      if (regions_.offloaded.size() != 0) offload_after(op);
+    }
+    if (model_.conventions.drop_at_region_end)
+      for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
+        if (model_.tensors[tensor].value && tensors_[tensor].lives) append(Do::keep, Phase::forward, tensor);
+  }
+
+  // After `op`, which is the last forward op that reads them: kept or dropped. What no op reads is decided where it is made.
+  void decided(std::uint32_t op) {
+    ready_.clear();
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
+      if (tensors_[tensor].last_forward == op) ready_.push_back(tensor);
+    std::sort(ready_.begin(), ready_.end());
+    ready_.erase(std::unique(ready_.begin(), ready_.end()), ready_.end());
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
+      if (tensors_[tensor].last_forward == none) ready_.push_back(tensor);
+    for (const std::uint32_t tensor : ready_) {
+      if (!model_.tensors[tensor].value) continue;
+      if (tensors_[tensor].kept)
+        append(Do::keep, Phase::forward, tensor);
+      else
+        give_up(tensor, Phase::forward);
+    }
+  }
+
+  void give_up(std::uint32_t tensor, Phase phase) {
+    if (!tensors_[tensor].lives) return;
+    append(Do::drop, phase, tensor);
+    tensors_[tensor].lives = false;
+    tensors_[tensor].dropped = true;
+  }
+
+  void release(std::uint32_t tensor, Phase phase) {
+    if (!tensors_[tensor].lives) return;
+    append(Do::release, phase, tensor);
+    tensors_[tensor].lives = false;
+  }
+
+  // Where the step without checkpointing frees the tensor.
+  void end_of(std::uint32_t tensor, Phase phase, std::uint32_t op) {
+    if (!pinned_until_.empty() && pinned_until_[tensor] != none && pinned_until_[tensor] > op) return;
+    release(tensor, phase);
+  }
+
+  // The kept one of a tensor that is made again: its last reader outside is through.
+  void outside_ends(std::uint32_t op, Phase phase) {
+    if (ends_.empty() && !find_ends()) return;
+    for (const std::uint32_t tensor : ends_[op])
+      if (tensors_[tensor].lives) give_up(tensor, phase);
+  }
+  bool find_ends() {
+    if (ends_known_) return false;
+    ends_known_ = true;
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
+      const Tensors& state = tensors_[tensor];
+      if (!state.copied || state.last_outside == none || held_by_program(tensor)) continue;
+      if (work_[home(tensor)].done == none || state.last_outside >= work_[home(tensor)].done) continue;
+      if (ends_.empty()) ends_.resize(model_.ops.size());
+      ends_[state.last_outside].push_back(tensor);
+    }
+    return !ends_.empty();
+  }
+  // Freed by no op that needs it: the program itself holds on to it.
+  bool held_by_program(std::uint32_t tensor) const {
+    const std::uint32_t freed = tensors_[tensor].freed_by;
+    if (freed == none) return true;
+    const std::uint32_t forward = model_.ops[freed].forward;
+    if (forward == none) return true;
+    const auto saves = model_.list(model_.ops[forward].saves);
+    const auto reads = model_.list(model_.ops[freed].reads);
+    return std::find(saves.begin(), saves.end(), tensor) == saves.end() && std::find(reads.begin(), reads.end(), tensor) == reads.end();
+  }
+
+  void offload_after(std::uint32_t op) {
+    for (const std::uint32_t tensor : regions_.offloaded)
+      if ((tensors_[tensor].last_forward == none ? tensors_[tensor].producer : tensors_[tensor].last_forward) == op &&
+          tensors_[tensor].lives)
+        append(Do::offload, Phase::forward, tensor);
+  }
+  void prefetch_before(std::uint32_t op) {
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
+      if (std::binary_search(regions_.offloaded.begin(), regions_.offloaded.end(), tensor)) append(Do::prefetch, Phase::backward, tensor);
+  }
+
+  void loss() {
+    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size() && model_.ops[op].phase == Phase::loss; ++op)
+      run(op, Phase::loss);
+  }
+
+  void run(std::uint32_t op, Phase phase) {
+    append(Do::run, phase, op);
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) born(tensor);
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, phase, op);
+    outside_ends(op, phase);
+    if (!until_.empty())
+      for (const std::uint32_t tensor : until_[op]) release(tensor, phase);
+  }
+
+  void backward() {
+    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size(); ++op) {
+      if (model_.ops[op].phase != Phase::backward) continue;
+      const std::uint32_t forward = model_.ops[op].forward;
+      const std::uint32_t region = forward == none ? none : region_of(forward);
+      if (region != none && !work_[region].rerun && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
+      if (!regions_.offloaded.empty()) prefetch_before(op);
+      run(op, Phase::backward);
+      if (region != none && work_[region].done == op && work_[region].random_state != none)
+        append(Do::release, Phase::backward, work_[region].random_state);
+    }
+  }
+
+  void rerun(std::uint32_t index) {
+    const Region& region = regions_.recomputed[index];
+    Work& work = work_[index];
+    work.rerun = true;
+    temporaries_.clear();
+    for (std::uint32_t op = region.begin; op < work.stop; ++op) {
+      if (!keeps_outputs(op)) {
+        append(Do::run, Phase::recompute, op);
+        for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+          if (!tensors_[tensor].lives && !model_.tensors[tensor].value) temporaries_.push_back(tensor);
+          born(tensor);
+        }
+      }
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
+    }
+    // The frames that were abandoned let go of what the rest would have freed.
+    for (std::uint32_t op = work.stop; op < region.end; ++op)
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
+    // What the step keeps of its first making was made a second time for nothing.
+    for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
+  }
+  void end_inside(std::uint32_t tensor, std::uint32_t region) {
+    if (home(tensor) == region && !keeps_outputs(tensors_[tensor].producer)) release(tensor, Phase::recompute);
+  }
+
+  // The optimizer, once.
+  void rest() {
+    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size(); ++op)
+      if (model_.ops[op].phase != Phase::loss && model_.ops[op].phase != Phase::backward) run(op, model_.ops[op].phase);
+  }
+
+  const Model& model_;
+  Regions regions_;
+  Schedule out_;
+  std::uint32_t microbatch_ = 0;
+  std::vector<Tensors> tensors_;
+  std::vector<std::uint32_t> region_of_;
+  std::vector<Work> work_;
+  std::vector<std::uint32_t> pinned_until_;
+  std::vector<std::vector<std::uint32_t>> until_, ends_;
+  bool ends_known_ = false;
+  std::vector<std::uint32_t> ready_, temporaries_;
+};
+
+}  // namespace
+
+Result<Schedule> make_schedule(const Model& model, const Policy& policy) {
+  if (policy.kind == Policy::Kind::revolve || policy.kind == Policy::Kind::rotor) return multilevel_schedule(model, policy);
+  Result<Regions> regions = regions_of(model, policy);
+  if (!regions) return regions.take_error();
+  return RegionSchedule(model, std::move(*regions)).write();
+}
+
+}  // namespace liveset::model
