@@ -1,0 +1,262 @@
+#include "viewer/plan/knapsack.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace liveset::plan {
+namespace {
+
+constexpr std::uint32_t none = 0xffffffff;
+
+struct State {
+  std::uint64_t memory = 0, value = 0;
+  std::uint32_t parent = none, item = none;
+};
+
+// Denser items first.
+bool denser(const KnapsackItem& a, const KnapsackItem& b) {
+  return static_cast<unsigned __int128>(a.value) * b.memory > static_cast<unsigned __int128>(b.value) * a.memory;
+}
+
+// Items with memory that fit, densest first.
+class Lists {
+ public:
+  Lists(std::span<const KnapsackItem> items, std::vector<std::uint32_t> order, std::uint64_t capacity, std::uint64_t max_states)
+      : items_(items), order_(std::move(order)), capacity_(capacity) {
+    longest_ = std::max<std::uint64_t>(max_states / std::max<std::size_t>(order_.size(), 1), 2);
+    states_.push_back({});
+    list_.push_back(0);
+    for (std::size_t i = 0; i < order_.size(); ++i) take(i);
+  }
+
+  bool exact() const { return exact_; }
+  const State& best() const { return states_[list_.back()]; }
+  void mark(std::vector<bool>& kept) const {
+    for (std::uint32_t at = list_.back(); at != none; at = states_[at].parent) {
+      if (states_[at].item != none) kept[states_[at].item] = true;
+    }
+  }
+
+ private:
+  // The list with and without the item: two lists in order of memory become one, in which the value rises too.
+  void take(std::size_t i) {
+    const KnapsackItem& item = items_[order_[i]];
+    std::vector<std::uint32_t> merged;
+    merged.reserve(2 * list_.size());
+    std::size_t without = 0, with = 0;
+    std::uint64_t value = 0;
+    const auto fits = [&](std::size_t at) { return at < list_.size() && states_[list_[at]].memory <= capacity_ - item.memory; };
+    while (without < list_.size() || fits(with)) {
+      const State* old = without < list_.size() ? &states_[list_[without]] : nullptr;
+      const bool add =
+          fits(with) && (!old || before({states_[list_[with]].memory + item.memory, states_[list_[with]].value + item.value}, *old));
+      if (!add) {
+        if (merged.empty() || old->value > value) {
+          value = old->value;
+          merged.push_back(list_[without]);
+        }
+        ++without;
+        continue;
+      }
+      const State& base = states_[list_[with]];
+      const State next{base.memory + item.memory, base.value + item.value, list_[with], order_[i]};
+      ++with;
+      if (next.value <= value && !merged.empty()) continue;
+      value = next.value;
+      merged.push_back(static_cast<std::uint32_t>(states_.size()));
+      states_.push_back(next);
+    }
+    list_ = std::move(merged);
+    if (list_.size() > longest_) thin();
+  }
+
+  // In order of memory; of the same memory the higher value first.
+  static bool before(const State& a, const State& b) { return a.memory != b.memory ? a.memory < b.memory : a.value > b.value; }
+
+  // Of each part of the capacity the most valuable state stays, and the last of all does.
+  void thin() {
+    exact_ = false;
+    const std::uint64_t part = capacity_ / (longest_ - 1) + 1;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      const bool last = i + 1 == list_.size() || states_[list_[i + 1]].memory / part != states_[list_[i]].memory / part;
+      if (last || i == 0) list_[kept++] = list_[i];
+    }
+    list_.resize(kept);
+  }
+
+  std::span<const KnapsackItem> items_;
+  std::vector<std::uint32_t> order_;
+  std::uint64_t capacity_, longest_;
+  std::vector<State> states_;
+  std::vector<std::uint32_t> list_;
+  bool exact_ = true;
+};
+
+// The optimum with items that can be cut (Dantzig), rounded down: values are whole, so is the optimum.
+std::uint64_t fractional(std::span<const KnapsackItem> items, const std::vector<std::uint32_t>& order, std::uint64_t capacity) {
+  std::uint64_t value = 0;
+  for (const std::uint32_t index : order) {
+    const KnapsackItem& item = items[index];
+    if (item.memory > capacity)
+      return value + static_cast<std::uint64_t>(static_cast<unsigned __int128>(item.value) * capacity / item.memory);
+    capacity -= item.memory;
+    value += item.value;
+  }
+  return value;
+}
+
+Status check_items(std::span<const KnapsackItem> items) {
+  std::uint64_t memory = 0, value = 0;
+  if (items.size() > max_knapsack_items)
+    return detail::refused("the knapsack takes at most " + std::to_string(max_knapsack_items) + " items, not " +
+                           std::to_string(items.size()));
+  for (const KnapsackItem& item : items) {
+    if (item.memory > max_total || item.value > max_total || (memory += item.memory) > max_total || (value += item.value) > max_total)
+      return detail::refused("the memory or the values of the items sum to more than 2^60");
+  }
+  return Done{};
+}
+
+// floor or ceiling of number x numerator / denominator.
+Result<std::uint64_t> part_of(std::uint64_t number, std::uint64_t numerator, std::uint64_t denominator, bool up) {
+  if (denominator == 0 || numerator > denominator) return detail::refused("a budget is a fraction between 0 and 1");
+  const unsigned __int128 product = static_cast<unsigned __int128>(number) * numerator;
+  return static_cast<std::uint64_t>((product + (up ? denominator - 1 : 0)) / denominator);
+}
+
+// Operators that are saved together, or not.
+class Groups {
+ public:
+  explicit Groups(std::size_t operators) : of_(operators) { std::iota(of_.begin(), of_.end(), 0U); }
+
+  std::uint32_t find(std::uint32_t op) {
+    while (of_[op] != op) op = of_[op] = of_[of_[op]];
+    return op;
+  }
+  void join(std::uint32_t a, std::uint32_t b) { of_[find(a)] = find(b); }
+
+ private:
+  std::vector<std::uint32_t> of_;
+};
+
+}  // namespace
+
+Result<KnapsackAnswer> knapsack(std::span<const KnapsackItem> items, std::uint64_t capacity, const KnapsackOptions& options) {
+  if (Status fine = check_items(items); !fine) return fine.take_error();
+  KnapsackAnswer answer;
+  answer.kept.assign(items.size(), false);
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t i = 0; i < items.size(); ++i) {
+    if (items[i].memory == 0) {
+      answer.kept[i] = true;
+      answer.value += items[i].value;
+    } else if (items[i].memory <= capacity && items[i].value > 0) {
+      order.push_back(i);
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return denser(items[a], items[b]); });
+  const std::uint64_t free_value = answer.value;
+  const Lists lists(items, order, capacity, options.max_states);
+  lists.mark(answer.kept);
+  answer.memory = lists.best().memory;
+  answer.value += lists.best().value;
+  answer.bound = lists.exact() ? answer.value : free_value + fractional(items, order, capacity);
+  answer.exact = answer.bound == answer.value;
+  return answer;
+}
+
+Result<BudgetAnswer> torch_memory_budget(const BudgetProgram& program, std::uint64_t numerator, std::uint64_t denominator) {
+  if (Status fine = check_items(program.items); !fine) return fine.take_error();
+  if (program.eager_memory > max_total || program.untouched > program.eager_memory)
+    return detail::refused("what the default partition keeps is above 2^60, or less than what explicit regions keep");
+  const Result<std::uint64_t> allowed = part_of(program.eager_memory, numerator, denominator, false);
+  if (!allowed) return Error(allowed.error());
+  BudgetAnswer answer;
+  if (numerator == denominator) {
+    answer.memory = program.eager_memory;
+    answer.kept.assign(program.items.size(), true);
+    return answer;
+  }
+  Result<KnapsackAnswer> chosen = knapsack(program.items, *allowed);
+  if (!chosen) return chosen.take_error();
+  answer.memory = program.untouched + chosen->memory;
+  answer.exact = chosen->exact;
+  for (std::size_t i = 0; i < program.items.size(); ++i) answer.extra_cost += chosen->kept[i] ? 0 : program.items[i].value;
+  answer.kept = std::move(chosen->kept);
+  return answer;
+}
+
+Result<KnapsackAnswer> selective_checkpoint(const SelectiveModule& module, std::uint64_t numerator, std::uint64_t denominator) {
+  const std::vector<KnapsackItem>& operators = module.operators;
+  if (Status fine = check_items(operators); !fine) return fine.take_error();
+  const std::size_t count = operators.size();
+  std::uint64_t all = 0;
+  for (const KnapsackItem& op : operators) all += op.memory;
+  const Result<std::uint64_t> allowed = part_of(all, numerator, denominator, true);
+  if (!allowed) return Error(allowed.error());
+
+  Groups groups(count);
+  std::vector<bool> saved(count, false), dropped(count, false);  // must be
+  const auto unknown = [count](std::uint32_t op) {
+    return detail::refused("a rule names operator " + std::to_string(op) + ", the module has " + std::to_string(count));
+  };
+  for (const std::uint32_t op : module.random) {
+    if (op >= count) return unknown(op);
+    groups.join(op, module.random.front());
+    if (module.force_store_random) saved[op] = true;
+  }
+  for (const std::uint32_t op : module.views) {
+    if (op >= count) return unknown(op);
+    dropped[op] = true;
+  }
+  for (const auto& [op, parent] : module.in_place) {
+    if (op >= count || parent >= count) return unknown(std::max(op, parent));
+    groups.join(op, parent);
+    if (op == parent) saved[op] = true;
+  }
+
+  std::vector<KnapsackItem> together(count);
+  std::vector<bool> group_saved(count, false), group_dropped(count, false);
+  for (std::uint32_t op = 0; op < count; ++op) {
+    const std::uint32_t group = groups.find(op);
+    together[group].memory += operators[op].memory;
+    together[group].value += operators[op].value;
+    if (saved[op]) group_saved[group] = true;
+    if (dropped[op]) group_dropped[group] = true;
+  }
+  std::uint64_t left = *allowed;
+  std::vector<KnapsackItem> items;
+  std::vector<std::uint32_t> group_of_item;
+  for (std::uint32_t group = 0; group < count; ++group) {
+    if (groups.find(group) != group) continue;
+    if (group_saved[group] && group_dropped[group])
+      return detail::refused("operator " + std::to_string(group) + " must be saved and is bound to one that must not");
+    if (group_saved[group]) {
+      if (together[group].memory > left)
+        return detail::refused("what must be saved is more than the budget of " + std::to_string(*allowed));
+      left -= together[group].memory;
+    } else if (!group_dropped[group]) {
+      items.push_back(together[group]);
+      group_of_item.push_back(group);
+    }
+  }
+  Result<KnapsackAnswer> chosen = knapsack(items, left);
+  if (!chosen) return chosen.take_error();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (chosen->kept[i]) group_saved[group_of_item[i]] = true;
+  }
+  KnapsackAnswer answer;
+  answer.exact = chosen->exact;
+  answer.kept.resize(count);
+  for (std::uint32_t op = 0; op < count; ++op) {
+    answer.kept[op] = group_saved[groups.find(op)];
+    if (!answer.kept[op]) continue;
+    answer.memory += operators[op].memory;
+    answer.value += operators[op].value;
+  }
+  answer.bound = answer.value + (chosen->bound - chosen->value);
+  return answer;
+}
+
+}  // namespace liveset::plan
