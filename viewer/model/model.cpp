@@ -145,8 +145,7 @@ class Finisher {
 }  // namespace
 
 std::uint32_t Model::forward_ops() const {
-  const auto first =
-      std::partition_point(ops.begin(), ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; });
+  const auto first = std::partition_point(ops.begin(), ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; });
   return static_cast<std::uint32_t>(first - ops.begin());
 }
 

@@ -62,7 +62,7 @@ struct Region {
   std::string name;
   std::vector<bool> keeps_outputs;  // per op of the region: its outputs are kept and it is not run again; empty: none
   bool preserve_rng = true;
-  std::optional<bool> early_stop;   // default: the conventions'
+  std::optional<bool> early_stop;  // default: the conventions'
 };
 
 // What a policy makes of a model, before it is a list of instructions.

@@ -14,8 +14,8 @@ inline constexpr std::uint64_t never = ~std::uint64_t{0};
 
 // One making of a tensor. Alive from event `made` on, up to but without event `freed` (never: beyond the step's end).
 struct PredictedBlock {
-  std::uint32_t tensor = 0;       // of the model, then of Schedule::extra; none: a workspace
-  std::uint32_t op = none;        // that made it
+  std::uint32_t tensor = 0;  // of the model, then of Schedule::extra; none: a workspace
+  std::uint32_t op = none;   // that made it
   std::uint32_t microbatch = 0;
   std::uint32_t incarnation = 0;  // how often the tensor had been made before
   trace::MemoryClass memory_class = trace::MemoryClass::none;

@@ -43,10 +43,9 @@ class RegionSchedule {
       for (microbatch_ = 0; microbatch_ < count; ++microbatch_) both();
     } else {
       // 1F1B: a stage warms up with as many forwards as stages follow it.
-      const std::uint64_t ahead =
-          model_.microbatches.order == Microbatches::Order::all_forward
-              ? count
-              : std::min(count, model_.microbatches.stages - model_.microbatches.stage);
+      const std::uint64_t ahead = model_.microbatches.order == Microbatches::Order::all_forward
+                                      ? count
+                                      : std::min(count, model_.microbatches.stages - model_.microbatches.stage);
       std::uint64_t forwards = 0, backwards = 0;
       while (backwards < count) {
         while (forwards < count && forwards < backwards + ahead) {
@@ -65,19 +64,19 @@ class RegionSchedule {
 
  private:
   struct Tensors {
-    std::uint32_t producer = none;       // op
-    std::uint32_t last_forward = none;   // last forward op that reads it
-    std::uint32_t last_outside = none;   // last op of any phase that reads or saves it, or a backward of such, outside its own region
-    std::uint32_t freed_by = none;       // op of the step without checkpointing
-    bool kept = true;                    // not dropped in the forward
-    bool copied = false;                 // kept, and made again by its own region as a tensor of its own
-    bool lives = false;                  // as the schedule stands
+    std::uint32_t producer = none;      // op
+    std::uint32_t last_forward = none;  // last forward op that reads it
+    std::uint32_t last_outside = none;  // last op of any phase that reads or saves it, or a backward of such, outside its own region
+    std::uint32_t freed_by = none;      // op of the step without checkpointing
+    bool kept = true;                   // not dropped in the forward
+    bool copied = false;                // kept, and made again by its own region as a tensor of its own
+    bool lives = false;                 // as the schedule stands
     bool dropped = false;
   };
   struct Work {
-    std::uint32_t stop = 0;         // first op that a re-run does not execute
+    std::uint32_t stop = 0;  // first op that a re-run does not execute
     std::uint32_t last_saver = none;
-    std::uint32_t done = none;      // last backward op of an op of the region that saves something
+    std::uint32_t done = none;  // last backward op of an op of the region that saves something
     std::uint32_t random_state = none;
     bool rerun = false;
     std::vector<std::uint32_t> pinned;  // tensors from outside that are freed early in the step without checkpointing
@@ -114,9 +113,7 @@ class RegionSchedule {
 
   std::uint32_t region_of(std::uint32_t op) const { return op < region_of_.size() ? region_of_[op] : none; }
   // The region in which the tensor is made.
-  std::uint32_t home(std::uint32_t tensor) const {
-    return tensors_[tensor].producer == none ? none : region_of(tensors_[tensor].producer);
-  }
+  std::uint32_t home(std::uint32_t tensor) const { return tensors_[tensor].producer == none ? none : region_of(tensors_[tensor].producer); }
 
   void find_regions() {
     region_of_.assign(model_.forward_ops(), none);
@@ -178,8 +175,8 @@ class RegionSchedule {
       const std::uint32_t own = home(tensor);
       if (own == none || !model_.tensors[tensor].value) continue;
       if (!tensors_[tensor].kept) work_[own].made.push_back(tensor);
-      tensors_[tensor].copied = tensors_[tensor].kept && early_stop(own) && saved_inside(tensor, own) &&
-                                !keeps_outputs(tensors_[tensor].producer);
+      tensors_[tensor].copied =
+          tensors_[tensor].kept && early_stop(own) && saved_inside(tensor, own) && !keeps_outputs(tensors_[tensor].producer);
     }
     for (Work& work : work_)
       std::sort(work.made.begin(), work.made.end(),
@@ -216,8 +213,7 @@ class RegionSchedule {
       Work& work = work_[index];
       work.stop = region.end;
       if (early_stop(index)) {
-        work.stop = work.last_saver == none ? region.begin
-                                            : work.last_saver + (model_.ops[work.last_saver].packs_before ? 0U : 1U);
+        work.stop = work.last_saver == none ? region.begin : work.last_saver + (model_.ops[work.last_saver].packs_before ? 0U : 1U);
       } else if (model_.conventions.rerun == Rerun::stop_before_boundary) {
         while (work.stop > region.begin && makes_only_kept(work.stop - 1)) --work.stop;
       }
@@ -253,7 +249,8 @@ class RegionSchedule {
             if (outside(tensor)) pin(tensor, index);
         if (keeps_outputs(op))
           for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
-            if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done) pinned_until_[tensor] = work_[index].done;
+            if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done)
+              pinned_until_[tensor] = work_[index].done;
       }
     }
     until_.resize(model_.ops.size());
@@ -385,8 +382,7 @@ class RegionSchedule {
   }
 
   void loss() {
-    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size() && model_.ops[op].phase == Phase::loss; ++op)
-      run(op, Phase::loss);
+    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size() && model_.ops[op].phase == Phase::loss; ++op) run(op, Phase::loss);
   }
 
   void run(std::uint32_t op, Phase phase) {

@@ -23,8 +23,8 @@ struct Instruction {
   };
   Do what = Do::run;
   trace::Phase phase = trace::Phase::forward;
-  bool graph = true;           // of run: what only backward needs is made too
-  std::uint32_t subject = 0;   // op or tensor
+  bool graph = true;          // of run: what only backward needs is made too
+  std::uint32_t subject = 0;  // op or tensor
   std::uint32_t microbatch = 0;
 };
 

@@ -43,7 +43,7 @@ struct Grouping {
   std::string without_stack;
 };
 
-std::string group_of(const LiveBlock& block, const Grouping& grouping) {
+std::string group_of(const ListedBlock& block, const Grouping& grouping) {
   const std::string memory_class(trace::class_name(block.memory_class));
   switch (grouping.by) {
     case GroupBy::memory_class: return memory_class + (block.is_gathered ? " (gathered)" : block.is_sharded ? " (sharded)" : "");
@@ -72,7 +72,8 @@ class Collector {
  public:
   Collector(Grouping grouping, std::size_t top) : grouping_(grouping), top_(top) {}
 
-  void add(LiveBlock&& block) {
+  void add(LiveBlock&& live) {
+    ListedBlock block{std::move(live), {}, {}};
     if (grouping_.by == GroupBy::category || !grouping_.rules.empty()) block.category = category_of(grouping_.rules, block);
     Sum& sum = sums_[group_of(block, grouping_)];
     sum.group.bytes += block.detail.bytes;
@@ -113,14 +114,14 @@ class Collector {
 
   void keep_largest() {
     std::stable_sort(largest_.begin(), largest_.end(),
-                     [](const LiveBlock& a, const LiveBlock& b) { return a.detail.bytes > b.detail.bytes; });
+                     [](const ListedBlock& a, const ListedBlock& b) { return a.detail.bytes > b.detail.bytes; });
     if (largest_.size() > top_) largest_.resize(top_);
   }
 
   Grouping grouping_;
   std::size_t top_;
   std::map<std::string, Sum> sums_;
-  std::vector<LiveBlock> largest_;
+  std::vector<ListedBlock> largest_;
   bool has_ops_ = false;
 };
 
@@ -166,7 +167,7 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
       !status)
     return status.take_error();
   collector.finish(report);
-  for (LiveBlock& block : report.largest) {
+  for (ListedBlock& block : report.largest) {
     auto frames = std::make_shared<ordered_json>(ordered_json::object());
     add_frames(file.dictionary(), block.detail.stack, *frames);
     block.frames = std::move(frames);
@@ -189,7 +190,7 @@ ordered_json row_json(const Group& group) {
   return row;
 }
 
-ordered_json block_json(const LiveBlock& block, bool with_category) {
+ordered_json block_json(const ListedBlock& block, bool with_category) {
   const ledger::BlockDetail& detail = block.detail;
   ordered_json entry = {{"bytes", detail.bytes},
                         {"class", trace::class_name(block.memory_class)},
@@ -242,7 +243,7 @@ ordered_json peak_report_json(const PeakReport& report) {
                             {"guess_bytes", 0},
                             {"evidence", ordered_json::array()}});
   json["largest"] = ordered_json::array();
-  for (const LiveBlock& block : report.largest) json["largest"].push_back(block_json(block, report.has_categories));
+  for (const ListedBlock& block : report.largest) json["largest"].push_back(block_json(block, report.has_categories));
   json["warnings"] = report.warnings;
   return json;
 }
@@ -274,7 +275,7 @@ Table groups_table(const PeakReport& report, TableFormat format, const Style& st
   return table;
 }
 
-std::string where(const LiveBlock& block) {
+std::string where(const ledger::LiveBlock& block) {
   std::string text = block.module.empty() ? "-" : block.module;
   if (!block.scope_op.empty()) text += " " + block.scope_op;
   if (!block.names.empty()) {
@@ -290,7 +291,7 @@ Table largest_table(const PeakReport& report, TableFormat format, const Style& s
   std::vector<Column> columns = {{"bytes", true}, {"class"}, {"born", true}, {"in"}, {"module <- named by"}};
   if (report.has_categories) columns.push_back({"category"});
   Table table(std::move(columns), format, style);
-  for (const LiveBlock& block : report.largest) {
+  for (const ListedBlock& block : report.largest) {
     std::vector<Cell> cells = {Cell::bytes(block.detail.bytes), Cell::words(trace::class_name(block.memory_class)),
                                Cell::words(std::to_string(block.detail.birth)), Cell::words(trace::phase_name(block.detail.phase)),
                                Cell::words(where(block))};

@@ -2,10 +2,10 @@
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "viewer/report/live_blocks.h"
 #include "viewer/report/rules.h"
 #include "viewer/report/summary.h"
 
@@ -25,6 +25,11 @@ struct Group {
   std::vector<std::pair<std::string, EvidenceFigure>> evidence;  // the largest few, by bytes, falling
 };
 
+struct ListedBlock : ledger::LiveBlock {
+  std::string category;                                  // by the user's rules, where there are some
+  std::shared_ptr<const nlohmann::ordered_json> frames;  // all of the allocation (report/stacks.h)
+};
+
 struct PeakReport {
   std::string file;
   PeakFigure peak;
@@ -32,10 +37,10 @@ struct PeakReport {
   bool is_empty = false;                         // the trace has no allocation: there is no peak and nothing lives
   std::vector<OutOfMemoryFigure> out_of_memory;  // in the range
   GroupBy by = GroupBy::memory_class;
-  std::vector<Group> groups;       // by bytes, falling; they sum to peak.allocated_bytes
-  bool has_categories = false;     // blocks carry the user's
-  bool has_ops = false;            // some block was born in an op that the trace names, or is held by a node
-  std::vector<LiveBlock> largest;  // by bytes, falling; equal ones in the order of birth
+  std::vector<Group> groups;         // by bytes, falling; they sum to peak.allocated_bytes
+  bool has_categories = false;       // blocks carry the user's
+  bool has_ops = false;              // some block was born in an op that the trace names, or is held by a node
+  std::vector<ListedBlock> largest;  // by bytes, falling; equal ones in the order of birth
   std::vector<std::string> warnings;
 };
 

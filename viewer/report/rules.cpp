@@ -6,7 +6,6 @@
 #include <set>
 #include <sstream>
 
-#include "viewer/report/live_blocks.h"
 #include "viewer/report/text.h"
 
 namespace liveset::report {

@@ -11,11 +11,12 @@
 #include <string_view>
 #include <vector>
 
+#include "viewer/ledger/live_block.h"
 #include "viewer/trace/result.h"
 
 namespace liveset::report {
 
-struct LiveBlock;
+using ledger::LiveBlock;
 
 struct Rule {
   enum Field { module, op, stack, memory_class, dtype, fields };

@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "viewer/report/live_blocks.h"
-
 namespace liveset::report {
 namespace {
 

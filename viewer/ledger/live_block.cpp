@@ -1,4 +1,4 @@
-#include "viewer/report/live_blocks.h"
+#include "viewer/ledger/live_block.h"
 
 #include <algorithm>
 #include <map>
@@ -10,11 +10,9 @@
 #include "viewer/ledger/path_names.h"
 #include "viewer/ledger/value_names.h"
 
-namespace liveset::report {
+namespace liveset::ledger {
 namespace {
 
-using ledger::BlockDetails;
-using ledger::Evidence;
 using trace::MemoryClass;
 using trace::Phase;
 
@@ -26,7 +24,7 @@ std::string_view op_of(const trace::Dictionary& names, std::uint32_t scope) {
   return "";
 }
 
-std::string name_of(const trace::Dictionary& names, const ledger::BlockName& name) {
+std::string name_of(const trace::Dictionary& names, const BlockName& name) {
   const std::uint32_t id = name.value != 0 && name.value < names.values.size() ? names.values[name.value].name : name.name;
   return std::string(names.string(id));
 }
@@ -43,7 +41,7 @@ class ScopeNames {
 
  private:
   const trace::Dictionary& names_;
-  ledger::PathNames paths_;
+  PathNames paths_;
   std::map<std::uint32_t, std::pair<std::string_view, std::string_view>> known_;
 };
 
@@ -106,7 +104,7 @@ std::pair<std::string, std::string> op_and_slot(const trace::Dictionary& names, 
   constexpr std::string_view kept = "selective.";
   if (names.string(details.slot_name.node) == "selective" && slot_name.starts_with(kept))
     return {std::string(slot_name.substr(kept.size())) + " (kept)", ""};
-  const auto [node, slot] = ledger::node_and_slot(names, details.slot_name);
+  const auto [node, slot] = node_and_slot(names, details.slot_name);
   return {std::string(node), std::string(slot)};
 }
 
@@ -120,7 +118,8 @@ std::set<std::string_view> sharded_names(const trace::Dictionary& names) {
 }
 
 void tell(const trace::Dictionary& names, const BlockDetails& details, const std::set<std::string_view>& sharded, LiveBlock& block) {
-  for (const ledger::BlockName& name : details.names) block.names.push_back(name_of(names, name));
+  for (const BlockName& name : details.names) block.names.push_back(name_of(names, name));
+  block.is_named_value = !details.names.empty() && details.names.front().value != 0;
   std::tie(block.op, block.slot) = op_and_slot(names, details);
   if (block.op.empty()) block.op = names.string(details.born_node);
   block.dtype = trace::dtype_name(details.dtype);
@@ -130,17 +129,17 @@ void tell(const trace::Dictionary& names, const BlockDetails& details, const std
   block.incarnation = details.incarnation;
   if (block.memory_class != MemoryClass::parameter) return;
   block.is_gathered = details.gathered;
-  block.is_sharded = !details.gathered && std::any_of(details.names.begin(), details.names.end(), [&](const ledger::BlockName& name) {
+  block.is_sharded = !details.gathered && std::any_of(details.names.begin(), details.names.end(), [&](const BlockName& name) {
     return name.memory_class == MemoryClass::parameter && sharded.contains(names.string(name.name));
   });
 }
 
 }  // namespace
 
-Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
-                           std::uint64_t event, const std::function<void(LiveBlock&&)>& visit) {
+Status for_each_live_block(const trace::TraceFile& file, const PhysicalLedger& ledger, const Attribution& attribution, std::uint64_t event,
+                           const std::function<void(LiveBlock&&)>& visit) {
   constexpr std::size_t at_once = 65536;
-  const std::vector<std::uint32_t> ordinals = ledger::live_blocks(ledger, ledger.shown_heap, event);
+  const std::vector<std::uint32_t> ordinals = live_blocks(ledger, ledger.shown_heap, event);
   const trace::Dictionary& names = file.dictionary();
   const BlockDetails nothing;
   const std::set<std::string_view> sharded = sharded_names(names);
@@ -148,15 +147,15 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
   std::map<std::uint32_t, std::string> stacks;
   for (std::size_t first = 0; first < ordinals.size(); first += at_once) {
     const std::span<const std::uint32_t> some(ordinals.data() + first, std::min(at_once, ordinals.size() - first));
-    Result<std::vector<ledger::BlockDetail>> details = ledger::describe_blocks(file, ledger, some);
+    Result<std::vector<BlockDetail>> details = describe_blocks(file, ledger, some);
     if (!details) return details.take_error();
-    for (const ledger::BlockDetail& detail : *details) {
-      const ledger::Block& known = *ledger.blocks.find(detail.ordinal);
+    for (const BlockDetail& detail : *details) {
+      const Block& known = *ledger.blocks.find(detail.ordinal);
       const Evidence evidence = known.stated() == MemoryClass::none ? Evidence::none : known.evidence();
       LiveBlock block;
       block.detail = detail;
-      block.memory_class = ledger::class_of(known);
-      block.guess = ledger::is_guess(evidence);
+      block.memory_class = class_of(known);
+      block.guess = is_guess(evidence);
       std::tie(block.module, block.scope_op) = scopes.of(detail.scope);
       const auto found = attribution.details.find(detail.ordinal);
       const BlockDetails& more = found != attribution.details.end() ? found->second : nothing;
@@ -164,7 +163,7 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
       if (!block.slot.empty()) {
         const std::string_view module =
             more.slot_name.saved_in != 0 ? scopes.of(more.slot_name.saved_in).first : std::string_view(block.module);
-        block.name = ledger::incarnation_name(ledger::value_name(std::string(module), names.string(more.slot_name.slot)), more.incarnation);
+        block.name = incarnation_name(value_name(std::string(module), names.string(more.slot_name.slot)), more.incarnation);
       }
       if (!block.scope_op.empty()) block.op = block.scope_op;
       if (detail.stack != 0) {
@@ -178,4 +177,4 @@ Status for_each_live_block(const trace::TraceFile& file, const ledger::PhysicalL
   return Done{};
 }
 
-}  // namespace liveset::report
+}  // namespace liveset::ledger
