@@ -15,7 +15,7 @@ constexpr std::uint32_t max_column_bytes = 16U << 20;
 constexpr std::uint32_t max_packet_bytes = 64U << 20;
 constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
-constexpr std::uint32_t format_minor = 2;
+constexpr std::uint32_t format_minor = 3;
 
 // Columns of an event besides KIND, TIME, TIME_LOW, THREAD, PHASE and SCOPE, which every event has. NEW_ADDRESS goes
 // with ADDRESS, for those events whose address is new in the chunk. Unknown kinds have none.
@@ -56,7 +56,8 @@ constexpr std::uint32_t columns_of(std::uint8_t kind_byte) {
     case EVENT_MICROBATCH_BEGIN:
     case EVENT_MICROBATCH_END:
     case EVENT_BACKWARD_BEGIN:
-    case EVENT_BACKWARD_END: return column_bit(COLUMN_NUMBER);
+    case EVENT_BACKWARD_END:
+    case EVENT_SEQUENCE: return column_bit(COLUMN_NUMBER);
     case EVENT_GRAPH_NODE:
     case EVENT_NODE_BEGIN:
     case EVENT_NODE_END: return column_bit(COLUMN_NAME) | column_bit(COLUMN_NUMBER);

@@ -45,11 +45,17 @@ char* append_number(char* out, int number) {
 }
 
 void declare() {
-  core::declare_source("c10", "",
-                       "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)",
-                       "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that "
-                       "libraries take "
-                       "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
+  char cannot_see[680];
+  char* end =
+      append(cannot_see,
+             "requested sizes (blocks are rounded); a block that record_stream still holds after its free; memory that libraries take "
+             "from the system or the driver themselves; pinned host memory; allocators that were replaced by a plug-in");
+  if (torch_symbols().graph_task_id != nullptr && core::sequence_source == nullptr) {
+    end = append(end, "; which node of autograd a block is of (this torch has no at::sequence_number::peek)");
+  }
+  *end = '\0';
+  core::declare_source(
+      "c10", "", "every block of PyTorch's CPU allocator and of its caching allocators (CUDA and others that report to c10)", cannot_see);
 }
 
 void find_standin_driver() {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "hooks/core/old_symbols.h"
+#include "hooks/core/recorder.h"
 
 namespace liveset::c10_hook {
 namespace {
@@ -21,15 +22,16 @@ void find(Function& target, void* library, const char* name) {
 // RTLD_NEXT and RTLD_DEFAULT do not find libraries that Python loaded with RTLD_LOCAL: ask the loaded ones by name. Two
 // threads may search at once; both store the same pointers.
 void search() {
-  void* core = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
+  void* c10 = dlopen("libc10.so", RTLD_NOLOAD | RTLD_LAZY);
   void* cpu = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
-  find(symbols.profiling_enabled, core, "_ZN3c1022memoryProfilingEnabledEv");
-  find(symbols.report_usage, core, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
-  find(symbols.report_out_of_memory, core, "_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE");
+  find(symbols.profiling_enabled, c10, "_ZN3c1022memoryProfilingEnabledEv");
+  find(symbols.report_usage, c10, "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+  find(symbols.report_out_of_memory, c10, "_ZN3c1028reportOutOfMemoryToProfilerElmmNS_6DeviceE");
   find(symbols.graph_task_id, cpu, "_ZN5torch8autograd25get_current_graph_task_idEv");
-  find(symbols.grad_enabled, core, "_ZN3c108GradMode10is_enabledEv");
+  find(symbols.grad_enabled, c10, "_ZN3c108GradMode10is_enabledEv");
   find(symbols.grad_enabled, cpu, "_ZN3c108GradMode10is_enabledEv");  // its home up to torch 1.9
-  if (core != nullptr) dlclose(core);
+  find(core::sequence_source, cpu, "_ZN2at15sequence_number4peekEv");
+  if (c10 != nullptr) dlclose(c10);
   if (cpu != nullptr) dlclose(cpu);
   if (symbols.profiling_enabled != nullptr && symbols.graph_task_id != nullptr && symbols.grad_enabled != nullptr) {
     __atomic_store_n(&complete, true, __ATOMIC_RELEASE);

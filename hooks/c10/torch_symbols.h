@@ -25,8 +25,8 @@ struct TorchSymbols {
   bool (*grad_enabled)();  // grad mode of the calling thread
 };
 
-// Cheap: one load once everything was found. libtorch_cpu may be loaded long after libc10, so what is missing is looked
-// for again, ever more rarely.
+// Cheap: one load once everything was found. Gives the recorder its sequence_source, too. libtorch_cpu may be loaded long after libc10, so
+// what is missing is looked for again, ever more rarely.
 const TorchSymbols& torch_symbols();
 
 }  // namespace liveset::c10_hook

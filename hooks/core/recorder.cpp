@@ -16,19 +16,27 @@ using channel::Unit;
 std::uint8_t phase_of(const Thread& thread, Phase phase) { return phase == Phase::other ? thread.phase : static_cast<std::uint8_t>(phase); }
 
 void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase,
-                  const Totals* totals, std::uint32_t stack = 0) {
+                  const Totals* totals, std::uint32_t stack = 0, std::uint64_t sequence = no_sequence) {
   if (heap == 0) return;
-  const bool extended = totals != nullptr || stream != 0 || stack != 0;
   Thread* thread = enter();
-  if (thread == nullptr || !has_room(*thread, extended ? 2 : 1)) return;
+  if (thread == nullptr) return;
+  const bool sequenced = sequence != no_sequence && sequence != thread->said_sequence;
+  const bool extended = totals != nullptr || stream != 0 || stack != 0 || sequenced;
+  const std::uint32_t units = 1U + (extended ? 1 : 0) + (sequenced ? 1 : 0);
+  if (!has_room(*thread, units)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
   const auto kind_byte = static_cast<std::uint8_t>(extended ? kind | channel::kind_extended : kind);
   thread->ring.unit(0) = Unit{ticks, address, bytes, thread->scope, kind_byte, phase_of(*thread, phase), static_cast<std::uint16_t>(heap)};
   if (extended) {
-    thread->ring.unit_as<channel::Extension>(1) = {totals != nullptr ? totals->allocated : 0, totals != nullptr ? totals->reserved : 0,
-                                                   stream, totals != nullptr ? 1U : 0U, stack};
+    thread->ring.unit_as<channel::Extension>(1) = {
+        totals != nullptr ? totals->allocated : 0, totals != nullptr ? totals->reserved : 0, stream,
+        (totals != nullptr ? channel::extension_has_totals : 0) | (sequenced ? channel::extension_has_sequence : 0), stack};
   }
-  leave(*thread, extended ? 2 : 1);
+  if (sequenced) {
+    thread->ring.unit_as<channel::SequenceUnit>(2) = {sequence};
+    thread->said_sequence = sequence;
+  }
+  leave(*thread, units);
 }
 
 // An event of one unit; `change` may alter the thread's state first, and does so even when the event is dropped: the events after it
@@ -49,6 +57,23 @@ std::uint32_t stack_now() {
   return __builtin_expect(source != nullptr, 0) && process.flag() == flag_on ? source() : 0;
 }
 
+std::uint64_t sequence_now() {
+  const auto source = __atomic_load_n(&sequence_source, __ATOMIC_RELAXED);
+  return source != nullptr && process.flag() == flag_on ? source() : no_sequence;
+}
+
+// A SEQUENCE of its own, where one is due.
+void say_sequence() {
+  const std::uint64_t sequence = sequence_now();
+  if (sequence == no_sequence || (this_thread != nullptr && this_thread->said_sequence == sequence)) return;
+  Thread* thread = enter();
+  if (thread == nullptr || !has_room(*thread, 1)) return;
+  const std::uint64_t ticks = thread->ring.open(process.clock);
+  thread->ring.unit(0) = Unit{ticks, sequence, 0, thread->scope, channel::kind_sequence, thread->phase, 0};
+  thread->said_sequence = sequence;
+  leave(*thread, 1);
+}
+
 std::uint32_t same_scope(Thread& thread) { return thread.scope; }
 
 std::uint32_t length_of(const char* text) { return text != nullptr ? static_cast<std::uint32_t>(std::strlen(text)) : 0; }
@@ -57,6 +82,8 @@ std::uint32_t length_of(const char* text) { return text != nullptr ? static_cast
 Thread* own_thread() { return this_thread != nullptr && process.flag() == flag_on ? this_thread : attach_thread(false); }
 
 }  // namespace
+
+std::uint64_t (*sequence_source)() = nullptr;
 
 bool recording() {
   const std::uint32_t flag = process.flag();
@@ -106,7 +133,7 @@ std::uint32_t intern_heap(const char* name, int device_type, int device_index, c
 }
 
 void record_alloc(std::uint32_t heap, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream, Phase phase, const Totals* totals) {
-  record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals, stack_now());
+  record_block(channel::kind_alloc, heap, address, bytes, stream, phase, totals, stack_now(), sequence_now());
   Thread* thread = this_thread;
   if (thread == nullptr || thread->stated_class == 0) [[likely]]
     return;
@@ -154,6 +181,7 @@ void record_counter(std::uint32_t heap, std::uint32_t name, std::int64_t number)
 }
 
 void scope_begin(std::uint32_t scope) {
+  say_sequence();
   record_simple(channel::kind_scope_begin, 0, 0, 0, [scope](Thread& thread) {
     if (thread.scope_depth < max_depth) {
       thread.scopes[thread.scope_depth] = thread.scope;
@@ -167,6 +195,7 @@ void scope_begin(std::uint32_t scope) {
 void scope_end() {
   const Thread* before = own_thread();
   if (before == nullptr || before->scope_depth == 0) return;  // ends more than it began
+  say_sequence();
   record_simple(channel::kind_scope_end, 0, 0, 0, [](Thread& thread) {
     const std::uint32_t ended = thread.scope;
     --thread.scope_depth;

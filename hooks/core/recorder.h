@@ -23,6 +23,11 @@ std::uint32_t intern_value(std::uint32_t name, std::uint32_t group, std::int64_t
 // Before the first intern_heap() of that source.
 void declare_source(const char* name, const char* version, const char* covers, const char* cannot_see);
 
+// Autograd's sequence number of the next node of the calling thread. The recorder knows no torch: who does sets this at any time, and then
+// a SEQUENCE goes before each ALLOC and each begin and end of a scope where the number is not what the thread's last one says.
+inline constexpr std::uint64_t no_sequence = ~std::uint64_t{0};
+extern std::uint64_t (*sequence_source)();
+
 // Physical events. `phase` Phase::other means "the thread's own".
 struct Totals {
   std::uint64_t allocated;  // the allocator's own counters after the event, bytes

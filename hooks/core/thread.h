@@ -27,6 +27,7 @@ struct Thread {
   std::uint8_t stated_class = 0;
   std::uint32_t stated_name = 0;
   std::int64_t step_number = 0, microbatch_number = 0;  // of the last begin, for the end
+  std::uint64_t said_sequence = no_sequence;            // what its last SEQUENCE in the trace says
   std::uint32_t scopes[max_depth] = {};
   std::uint8_t phases[max_depth] = {};
   Thread* next_free = nullptr;

@@ -13,7 +13,7 @@
 
 namespace liveset::channel {
 
-inline constexpr std::uint32_t layout_version = 4;
+inline constexpr std::uint32_t layout_version = 5;
 inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
 inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
@@ -21,7 +21,7 @@ inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
 struct alignas(32) Unit {
   std::uint64_t ticks;
-  std::uint64_t a;      // address; counters, marks and nodes: the number; attribute: key; kernel: stream; thread: tid
+  std::uint64_t a;      // address; counters, marks, nodes and sequence: the number; attribute: key; kernel: stream; thread: tid
   std::uint64_t b;      // bytes; counter, kernel and node: name; attribute: JSON; thread: id
   std::uint32_t scope;  // current scope of the thread; scope events: the scope that begins or ends
   std::uint8_t kind;    // proto EventKind | kind_extended
@@ -76,7 +76,8 @@ enum EventKind : std::uint8_t {
   kind_offload = 72,
   kind_storage = 80,
   kind_collective = 82,
-  kind_holder = 83
+  kind_holder = 83,
+  kind_sequence = 84
 };
 
 // Of proto MemoryClass.
@@ -90,7 +91,13 @@ inline constexpr std::uint8_t first_value_kind = 64;  // value and storage event
 
 struct alignas(32) Extension {
   std::uint64_t allocated, reserved, stream;
-  std::uint32_t has_totals, stack;
+  std::uint32_t flags, stack;
+};
+// Flags of an Extension. With a sequence a SequenceUnit follows, and a SEQUENCE goes before the event. Both are one event in the ring: what
+// states a total happened after what its thread stamped before it, so nothing of its own may be stamped in between.
+inline constexpr std::uint32_t extension_has_totals = 1, extension_has_sequence = 2;
+struct alignas(32) SequenceUnit {
+  std::uint64_t number;
 };
 struct alignas(32) ThreadName {
   char name[32];
@@ -104,13 +111,19 @@ struct alignas(32) ReadsUnit {
   std::uint32_t reads[8];
 };
 static_assert(sizeof(Extension) == 32 && sizeof(ThreadName) == 32 && sizeof(ValueUnit) == 32 && sizeof(ReadsUnit) == 32);
+static_assert(sizeof(SequenceUnit) == 32);
 inline constexpr std::uint32_t max_reads = 4096;
 
-constexpr bool is_value_kind(std::uint8_t kind) { return kind >= first_value_kind && kind < kind_thread; }
+constexpr bool is_value_kind(std::uint8_t kind) { return kind >= first_value_kind && kind < kind_thread && kind != kind_sequence; }
 constexpr std::uint32_t value_units(std::uint32_t reads) { return 2 + (reads > 2 ? (reads - 2 + 7) / 8 : 0); }
 // Units of the event that begins with `unit`, which `next` follows.
 inline std::uint32_t event_units(const Unit& unit, const Unit& next) {
-  if (unit.kind == kind_thread || (unit.kind & kind_extended) != 0) return 2;
+  if (unit.kind == kind_thread) return 2;
+  if ((unit.kind & kind_extended) != 0) {
+    Extension extension;
+    __builtin_memcpy(&extension, &next, sizeof extension);
+    return (extension.flags & extension_has_sequence) != 0 ? 3 : 2;
+  }
   if (!is_value_kind(unit.kind)) return 1;
   ValueUnit value;
   __builtin_memcpy(&value, &next, sizeof value);

@@ -35,7 +35,7 @@ bool states_total(const Unit* units, std::uint64_t* total) {
   channel::Extension extension;
   std::memcpy(&extension, units + 1, sizeof extension);
   *total = extension.allocated;
-  return extension.has_totals != 0;
+  return (extension.flags & channel::extension_has_totals) != 0;
 }
 
 }  // namespace

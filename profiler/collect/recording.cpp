@@ -282,6 +282,20 @@ void Recording::begin_thread(std::uint32_t lane, const Unit* units) {
   writer_->define_thread(thread, static_cast<std::int64_t>(units->a), std::string_view(name.name, strnlen(name.name, sizeof name.name)));
 }
 
+// Says before the block that is `event` what number its thread's next node will get.
+void Recording::append_sequence(const writer::Event& event, const Unit* unit) {
+  channel::SequenceUnit sequence;
+  std::memcpy(&sequence, unit, sizeof sequence);
+  writer::Event made;
+  made.time_ns = event.time_ns;
+  made.kind = channel::kind_sequence;
+  made.phase = event.phase;
+  made.thread = event.thread;
+  made.scope = event.scope;
+  made.number = static_cast<std::int64_t>(sequence.number);
+  writer_->append(made);
+}
+
 void Recording::append_block(writer::Event& event, const Unit* units, std::uint32_t count) {
   event.heap = units->heap;
   event.address = units->a;
@@ -289,9 +303,10 @@ void Recording::append_block(writer::Event& event, const Unit* units, std::uint3
   if (count > 1) {
     channel::Extension extension;
     std::memcpy(&extension, units + 1, sizeof extension);
+    if (count > 2) append_sequence(event, units + 2);
     event.stream = extension.stream;
     event.stack = extension.stack;
-    event.has_totals = extension.has_totals != 0;
+    event.has_totals = (extension.flags & channel::extension_has_totals) != 0;
     event.total = extension.allocated;
     event.reserved = extension.reserved;
   }

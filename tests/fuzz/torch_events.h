@@ -54,6 +54,7 @@ class TorchEvents {
     if (!name.empty()) made.name = string(name);
   }
   void make(std::uint64_t address) {
+    add(proto::EVENT_SEQUENCE, ++sequence_);
     writer::Event made = allocation(time_ns_ += 100, address, 2048);
     made.phase = static_cast<std::uint8_t>(phase_);
     made.scope = in_;
@@ -157,6 +158,7 @@ class TorchEvents {
   std::vector<writer::Event> events_;
   std::uint32_t next_, model_ = 0, region_ = 0, block_ = 0, inner_ = 0, in_ = 0;
   int phase_ = proto::PHASE_OTHER;
+  std::int64_t sequence_ = 0;
   std::uint64_t time_ns_ = 0;
 };
 

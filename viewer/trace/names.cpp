@@ -42,6 +42,7 @@ static_assert(static_cast<int>(Kind::import_end) == proto::EVENT_IMPORT_END);
 static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
 static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
 static_assert(static_cast<int>(Kind::node_end) == proto::EVENT_NODE_END && static_cast<int>(Kind::holder) == proto::EVENT_HOLDER);
+static_assert(static_cast<int>(Kind::sequence) == proto::EVENT_SEQUENCE);
 static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
 
 constexpr std::size_t max_path_scopes = 4096;  // a file of a few bytes can nest scopes by the million
@@ -145,6 +146,7 @@ std::string_view kind_name(Kind kind) {
     case Kind::storage: return "storage";
     case Kind::collective: return "collective";
     case Kind::holder: return "holder";
+    case Kind::sequence: return "sequence";
   }
   return "unknown";
 }

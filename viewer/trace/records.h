@@ -88,7 +88,8 @@ enum class Kind : std::uint8_t {
   value_mutate,
   storage = 80,
   collective = 82,
-  holder
+  holder,
+  sequence
 };
 std::string_view kind_name(Kind kind);  // JSON names; decisions: retain is "keep", remake is "rerun"
 

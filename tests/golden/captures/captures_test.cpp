@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
@@ -92,6 +93,23 @@ TEST(Captures, TheOneOfFormat12SaysWhatItKnowsOfTensors) {
     EXPECT_EQ(facts[i + 1], "-/7");
     EXPECT_EQ(facts[i + 2], "float32/7");
   }
+}
+
+// And what every reader of format 1.3 must find: which node a block is of.
+TEST(Captures, TheOneOfFormat13SaysWhichNodeABlockIsOf) {
+  const Result<trace::TraceFile> file = trace::TraceFile::open((folder / "format-1.3.liveset").string());
+  ASSERT_TRUE(file) << file.error().message();
+  std::map<std::uint32_t, std::int64_t> next;  // of each thread
+  std::vector<std::pair<std::uint32_t, std::int64_t>> blocks;
+  ASSERT_TRUE(trace::for_each_event(*file, [&](const trace::Event& event) {
+    if (event.kind == trace::Kind::sequence) next[event.thread] = event.number;
+    if (event.kind == trace::Kind::alloc && event.size == 1024) blocks.emplace_back(event.thread, next[event.thread] - 1);
+    return true;
+  }));
+  using Of = std::pair<std::uint32_t, std::int64_t>;
+  EXPECT_THAT(blocks, testing::ElementsAre(Of{1, 40}, Of{1, 40}, Of{2, 0}, Of{2, 0}));
+  EXPECT_EQ(next[1], 43);
+  EXPECT_EQ(next[2], std::int64_t{1} << 40);
 }
 
 }  // namespace

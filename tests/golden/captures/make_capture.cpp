@@ -77,6 +77,36 @@ void append_facts(writer::TraceWriter& writer) {
   }
 }
 
+// What format 1.3 says of operators: the number of the next node before blocks and at the ends of a scope, in two threads that count for
+// themselves.
+void append_sequences(writer::TraceWriter& writer) {
+  std::uint64_t time = 2'000'000;
+  for (const std::uint32_t thread : {1U, 2U}) {
+    const auto say = [&](int kind, std::int64_t number) {
+      writer::Event event = test::event(kind, time += 55);
+      event.thread = thread;
+      event.phase = proto::PHASE_FORWARD;
+      event.scope = 3;
+      event.number = number;
+      writer.append(event);
+    };
+    const auto allocate = [&](std::uint64_t address) {
+      writer::Event event = test::allocation(time += 5, address, 1024, 2);
+      event.thread = thread;
+      event.scope = 3;
+      writer.append(event);
+    };
+    const std::uint64_t place = 0x7e0000000000 + 0x100000 * std::uint64_t{thread};
+    say(proto::EVENT_SEQUENCE, thread == 1 ? 40 : 0);
+    say(proto::EVENT_SCOPE_BEGIN, 0);
+    say(proto::EVENT_SEQUENCE, thread == 1 ? 41 : 1);
+    allocate(place);
+    allocate(place + 0x1000);
+    say(proto::EVENT_SEQUENCE, thread == 1 ? 43 : std::int64_t{1} << 40);
+    say(proto::EVENT_SCOPE_END, 0);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,6 +127,7 @@ int main(int argc, char** argv) {
   define(*writer);
   append_kinds(*writer);
   append_facts(*writer);
+  append_sequences(*writer);
   writer->calibrate(5000, 7000);
   writer->lose(proto::Loss::RING_FULL, 17);
   writer->flush();

@@ -31,7 +31,7 @@ class Sink final : public OrderSink {
     stamps.push_back(ticks);
     if (alloc && !live.insert({units->heap, units->a}).second) ++address_conflicts;
     if (free && live.erase({units->heap, units->a}) == 0) ++address_conflicts;
-    if (count == 2 && (alloc || free)) {
+    if (count >= 2 && (alloc || free)) {
       channel::Extension extension;
       std::memcpy(&extension, units + 1, sizeof extension);
       auto& total = totals.try_emplace(units->heap, extension.allocated - (alloc ? units->b : -units->b)).first->second;
@@ -167,6 +167,28 @@ TEST_F(OrderTest, TotalsDecideAgainstStamps) {
   alloc(0, 102 * us, 3, 30, 60);
   orderer.advance(Orderer::everything);
   EXPECT_THAT(sink.names, ElementsAre("alloc1", "alloc2", "alloc3"));
+  EXPECT_EQ(sink.mismatches, 0);
+}
+
+// The same over a longer time, with allocations that say the number of their node: that takes nothing from the time in which they may have
+// happened.
+TEST_F(OrderTest, TotalsDecideAlsoWhereBlocksSayTheirNode) {
+  const auto numbered = [&](std::uint32_t ring, std::uint64_t ticks, std::uint64_t address, std::uint64_t total) {
+    auto& units = orderer.input(ring);
+    units.push_back({ticks, address, 8, 0, proto::EVENT_ALLOC | channel::kind_extended, 0, 1});
+    const channel::Extension extension{total, 0, 0, channel::extension_has_totals | channel::extension_has_sequence};
+    const channel::SequenceUnit sequence{7};
+    units.resize(units.size() + 2);
+    std::memcpy(&units[units.size() - 2], &extension, sizeof extension);
+    std::memcpy(&units[units.size() - 1], &sequence, sizeof sequence);
+    orderer.appended(ring);
+  };
+  numbered(0, 1 * us, 1, 8);
+  numbered(1, 100 * us, 2, 24);
+  numbered(0, 900 * us, 3, 16);
+  numbered(1, 901 * us, 4, 32);
+  orderer.advance(Orderer::everything);
+  EXPECT_THAT(sink.names, ElementsAre("alloc1", "alloc3", "alloc2", "alloc4"));
   EXPECT_EQ(sink.mismatches, 0);
 }
 

@@ -57,6 +57,7 @@ TEST(Numbers, EventKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::kind_offload}, proto::EVENT_VALUE_OFFLOAD);
   EXPECT_EQ(int{channel::kind_collective}, proto::EVENT_COLLECTIVE);
   EXPECT_EQ(int{channel::kind_holder}, proto::EVENT_HOLDER);
+  EXPECT_EQ(int{channel::kind_sequence}, proto::EVENT_SEQUENCE);
   EXPECT_EQ(int{channel::kind_storage}, proto::EVENT_STORAGE);
 }
 
@@ -72,6 +73,7 @@ TEST(Numbers, ValueKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{LIVESET_OFFLOAD}, proto::EVENT_VALUE_OFFLOAD);
   EXPECT_EQ(int{LIVESET_PREFETCH}, proto::EVENT_VALUE_PREFETCH);
   EXPECT_TRUE(channel::is_value_kind(proto::EVENT_STORAGE));
+  EXPECT_FALSE(channel::is_value_kind(proto::EVENT_SEQUENCE));
 }
 
 TEST(Numbers, MemoryClassesAreThoseOfTheTrace) {

@@ -379,6 +379,55 @@ TEST_F(RecorderTest, BlocksCarryTheStackThatTheSourceGives) {
   EXPECT_FALSE(all[3].has_totals);
 }
 
+// The number before each block and each begin and end of a scope, where it is another one than the thread's last.
+TEST_F(RecorderTest, SequencesAreSaidWhereTheyChange) {
+  static thread_local std::uint64_t next = 0;
+  const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr);
+  const std::uint32_t scope = intern_scope(0, ScopeKind::module, intern_string("net", 3));
+  const Totals totals{64, 4096};
+  record_alloc(heap, 0x1000, 64, 0, Phase::other, nullptr);  // nobody was asked
+  sequence_source = [] { return next; };
+  record_free(heap, 0x1000, 64, Phase::other, nullptr);  // is of no operator
+  scope_begin(scope);                                    // 0, which was not said yet
+  record_alloc(heap, 0x1000, 64, 0, Phase::forward, &totals);
+  next = 7;
+  record_alloc(heap, 0x2000, 64, 5, Phase::recompute, &totals);  // 7
+  record_alloc(heap, 0x3000, 64, 0, Phase::other, nullptr);
+  next = 8;
+  record_memory(channel::kind_segment_alloc, heap, 0x9000, 64, 0, Phase::other);
+  record_alloc(heap, 0x4000, 64, 0, Phase::other, nullptr);  // 8, without totals
+  next = std::uint64_t{1} << 40;
+  scope_end();  // 2^40
+  std::thread([&] {
+    next = std::uint64_t{1} << 40;
+    record_alloc(heap, 0x5000, 64, 0, Phase::other, nullptr);  // that thread's own
+  }).join();
+  std::thread([&] { scope_begin(scope); }).join();  // the next owner of that ring begins anew
+  sequence_source = [] { return no_sequence; };
+  record_alloc(heap, 0x6000, 64, 0, Phase::other, nullptr);
+  sequence_source = nullptr;
+  std::map<std::uint32_t, std::string> of_thread;
+  std::vector<trace::Event> sequences;
+  for (const trace::Event& event : events()) {
+    std::string& said = of_thread[event.thread];
+    said += said.empty() ? "" : " ";
+    if (event.kind == trace::Kind::sequence) {
+      sequences.push_back(event);
+      said += std::to_string(event.number);
+    } else {
+      said += trace::kind_name(event.kind);
+    }
+  }
+  EXPECT_EQ(of_thread[1], "alloc free_requested 0 scope_begin alloc 7 alloc alloc segment_alloc 8 alloc 1099511627776 scope_end alloc");
+  EXPECT_EQ(of_thread[2], "1099511627776 alloc");
+  EXPECT_EQ(of_thread[3], "0 scope_begin");
+  ASSERT_EQ(sequences.size(), 6U);
+  EXPECT_EQ(sequences[0].scope, 0U);
+  EXPECT_EQ(sequences[1].scope, scope);
+  EXPECT_EQ(sequences[1].phase, trace::Phase::recompute);
+  EXPECT_EQ(sequences[3].scope, scope);
+}
+
 TEST_F(RecorderTest, BlocksAreWhatIsStatedUntilThatEnds) {
   const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr);
   record_alloc(heap, 0x1000, 64, 0, Phase::other, nullptr);

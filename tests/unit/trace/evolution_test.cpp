@@ -80,6 +80,20 @@ TEST_F(Evolution, UnknownKindsDoNotShiftTheColumnsOfKnownOnes) {
   EXPECT_THAT(columns.size, ElementsAre(10, 20));
 }
 
+// Since format 1.3; a reader of 1.2 stepped over it as over any kind that it does not know.
+TEST_F(Evolution, SequenceHasANumber) {
+  proto::EventChunk chunk = chunk_of({proto::EVENT_SEQUENCE, proto::EVENT_SCOPE_BEGIN, proto::EVENT_SEQUENCE, EVENT_ALLOC});
+  *chunk.add_column() = plain_column(proto::COLUMN_NUMBER, {proto::zigzag(0), proto::zigzag(std::int64_t{1} << 40)});
+  const TraceFile file = open_good(TraceBuilder().header().chunk(chunk).footer().bytes());
+  const std::vector<Event> events = events_of(file);
+  ASSERT_EQ(events.size(), 4);
+  EXPECT_EQ(events[0].kind, Kind::sequence);
+  EXPECT_EQ(kind_name(events[2].kind), "sequence");
+  EXPECT_EQ(events[0].number, 0);
+  EXPECT_EQ(events[1].number, 0);
+  EXPECT_EQ(events[2].number, std::int64_t{1} << 40);
+}
+
 // Before format 1.2 a STORAGE had no NUMBER.
 TEST_F(Evolution, KindsThatGainedAColumnAreReadWithoutIt) {
   proto::Header header = test::plain_header();
