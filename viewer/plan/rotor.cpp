@@ -9,9 +9,8 @@ using Kind = RotorOperation::Kind;
 Status check(const RotorChain& chain) {
   const std::uint64_t stages = chain.stages();
   if (stages == 0) return detail::refused("a rotor chain needs at least one stage");
-  if (stages > max_rotor_stages)
-    return detail::refused("rotor takes at most " + std::to_string(max_rotor_stages) + " stages, the chain has " + std::to_string(stages),
-                           "take several layers together as one stage");
+  if (stages > max_chain_layers)
+    return detail::refused("the rotor chain has " + std::to_string(stages) + " stages, at most " + std::to_string(max_chain_layers));
   if (chain.a.size() != stages + 1 || chain.delta.size() != stages + 1)
     return detail::refused("a rotor chain of " + std::to_string(stages) + " stages has " + std::to_string(stages + 1) +
                            " entries in a and delta");
@@ -111,6 +110,52 @@ Result<std::uint64_t> rotor_least_budget(const RotorChain& chain) {
   Result<RotorTable> table = RotorTable::make(chain, 0);
   if (!table) return table.take_error();
   return table->least_budget();
+}
+
+Result<RotorGroups> group_stages(const RotorChain& chain, std::uint64_t stages) {
+  if (Status whole = check(chain); !whole) return whole.take_error();
+  const std::uint64_t all = chain.stages(), count = std::clamp<std::uint64_t>(stages, 1, all);
+  RotorGroups groups;
+  RotorChain& made = groups.chain;
+  made.a.push_back(chain.a[0]);
+  made.delta.push_back(chain.delta[0]);
+  for (std::uint64_t g = 0; g < count; ++g) {
+    const std::uint64_t first = g * all / count + 1, last = (g + 1) * all / count;
+    std::uint64_t abar = 0, uf = 0, ub = 0, passing = 0, returning = 0;  // the latter: most bytes inside, besides the input
+    for (std::uint64_t j = first; j <= last; ++j) {
+      abar += chain.abar[j - 1];
+      uf += chain.uf[j - 1];
+      ub += chain.ub[j - 1];
+      passing = std::max(passing, (j > first ? chain.a[j - 1] : 0) + chain.a[j] + chain.of[j - 1]);
+      returning = std::max(returning, abar + chain.delta[j] + chain.delta[j - 1] + chain.ob[j - 1]);
+    }
+    const auto beyond = [](std::uint64_t most, std::uint64_t ends) { return most > ends ? most - ends : 0; };
+    groups.first.push_back(static_cast<std::uint32_t>(first));
+    made.a.push_back(chain.a[last]);
+    made.abar.push_back(abar);
+    made.delta.push_back(chain.delta[last]);
+    made.uf.push_back(uf);
+    made.ub.push_back(ub);
+    // Keeping all needs no more beyond its end than passing through: abar grows by at least the outputs that passing drops.
+    made.of.push_back(beyond(passing, chain.a[last]));
+    made.ob.push_back(beyond(returning, abar + chain.delta[last] + chain.delta[first - 1]));
+  }
+  groups.first.push_back(static_cast<std::uint32_t>(all + 1));
+  return groups;
+}
+
+std::vector<RotorOperation> ungroup(const RotorGroups& groups, std::span<const RotorOperation> operations) {
+  std::vector<RotorOperation> all;
+  for (const auto& [kind, group] : operations) {
+    const std::uint32_t first = groups.first[group - 1], last = groups.first[group] - 1;
+    if (kind == Kind::backward) {
+      for (std::uint32_t j = last; j >= first; --j) all.push_back({kind, j});
+    } else {
+      for (std::uint32_t j = first; j <= last; ++j)
+        all.push_back({kind == Kind::forward_keep_input && j > first ? Kind::forward : kind, j});
+    }
+  }
+  return all;
 }
 
 }  // namespace liveset::plan

@@ -44,6 +44,7 @@ struct RotorChain {
   std::uint64_t stages() const { return abar.size(); }
 };
 
+// Whole, sizes within max_total, times too even when each stage runs as often as there are stages; abar no less than the output.
 Status check(const RotorChain& chain);
 
 struct RotorOperation {
@@ -66,7 +67,17 @@ std::vector<RotorOperation> rotor_keep_all(std::uint64_t stages);
 Result<std::uint64_t> rotor_least_budget(const RotorChain& chain);
 Result<std::uint64_t> rotor_budget_bound(const RotorChain& chain);
 
-inline constexpr std::uint64_t max_rotor_stages = 1000;
+inline constexpr std::uint64_t max_rotor_stages = 512;  // seconds with 500 slots; 100 take a few hundredths of one
+
+// Longer chains: consecutive stages become one, so that there are `stages` of them. A group's temporaries are what its inside needs on top
+// of its ends, so a plan for the groups, written out for the stages of which they are made, needs no more than it says; it need not be the
+// best of the chain. O(L).
+struct RotorGroups {
+  RotorChain chain;
+  std::vector<std::uint32_t> first;  // of each group its first stage, from 1; at the end one more than there are stages
+};
+Result<RotorGroups> group_stages(const RotorChain& chain, std::uint64_t stages);
+std::vector<RotorOperation> ungroup(const RotorGroups& groups, std::span<const RotorOperation> operations);
 
 struct RotorOptions {
   std::uint64_t slots = 500;

@@ -138,25 +138,34 @@ class Grid {
   void restart(const Pair& own, const Pair& later, const Pair& sooner, std::uint64_t kept, std::uint64_t needs, std::int64_t once) {
     const std::uint64_t begin = std::max({own.least, needs, kept + later.least, sooner.least}), end = own.least + own.size;
     if (begin >= end) return;
-    std::int64_t* times = times_.data() + own.place;
     const std::uint64_t later_full = std::clamp(kept + later.full, begin, end), sooner_full = std::clamp(sooner.full, begin, end);
     // Sizes were cut at the top, which no m reaches beyond: in these runs every index is inside of its array.
-    const std::int64_t* of_later = times_.data() + later.place;
-    const std::int64_t* of_sooner = times_.data() + sooner.place;
+    const auto of_later = [base = later.place - later.least - kept, this](std::uint64_t m) { return times_[base + m]; };
+    const auto of_sooner = [base = sooner.place - sooner.least, this](std::uint64_t m) { return times_[base + m]; };
+    const std::uint64_t times = own.place - own.least;
     const std::uint64_t both = std::min(later_full, sooner_full), either = std::max(later_full, sooner_full);
-    const auto run = [&](std::uint64_t from, std::uint64_t to, auto cost) {
-      for (std::uint64_t m = from; m < to; ++m) {
+    improve(times, begin, both, [&](std::uint64_t m) { return once + of_later(m) + of_sooner(m); });
+    if (later_full < sooner_full)
+      improve(times, both, either, [&, fixed = once + later.full_time](std::uint64_t m) { return fixed + of_sooner(m); });
+    else
+      improve(times, both, either, [&, fixed = once + sooner.full_time](std::uint64_t m) { return fixed + of_later(m); });
+    improve(times, either, end, [fixed = once + later.full_time + sooner.full_time](std::uint64_t) { return fixed; });
+  }
+
+  // Times and candidates both fall with m: where the last candidate of a block is no better than the block's first time, none of it is.
+  template <class Cost>
+  void improve(std::uint64_t place, std::uint64_t from, std::uint64_t to, Cost cost) {
+    constexpr std::uint64_t block = 32;
+    std::int64_t* times = times_.data();
+    for (std::uint64_t end = 0; from < to; from = end) {
+      end = std::min(to, from + block);
+      if (cost(end - 1) >= times[place + from]) continue;
+      for (std::uint64_t m = from; m < end; ++m) {
         const std::int64_t candidate = cost(m);
-        std::int64_t& best = times[m - own.least];
+        std::int64_t& best = times[place + m];
         best = candidate < best ? candidate : best;
       }
-    };
-    run(begin, both, [&](std::uint64_t m) { return once + of_later[m - kept - later.least] + of_sooner[m - sooner.least]; });
-    if (later_full < sooner_full)
-      run(both, either, [&, fixed = once + later.full_time](std::uint64_t m) { return fixed + of_sooner[m - sooner.least]; });
-    else
-      run(both, either, [&, fixed = once + sooner.full_time](std::uint64_t m) { return fixed + of_later[m - kept - later.least]; });
-    run(either, end, [fixed = once + later.full_time + sooner.full_time](std::uint64_t) { return fixed; });
+    }
   }
 
   // Where the best way of (s, t, m) restarts; 0 for keep all.
@@ -267,6 +276,10 @@ RotorTable::~RotorTable() = default;
 
 Result<RotorTable> RotorTable::make(RotorChain chain, std::uint64_t budget, const RotorOptions& options) {
   if (Status whole = check(chain); !whole) return whole.take_error();
+  if (chain.stages() > max_rotor_stages)
+    return detail::refused(
+        "rotor takes at most " + std::to_string(max_rotor_stages) + " stages, the chain has " + std::to_string(chain.stages()),
+        "take several layers together as one stage");
   auto body = std::make_unique<Body>();
   body->chain = std::move(chain);
   body->slot = common_divisor(body->chain);
