@@ -20,8 +20,9 @@ CachingAllocator::CachingAllocator(const Settings& settings, const Device& devic
     : settings_(settings), order_(device.order), lowest_(first_address), highest_(first_address) {
   if (!device.capacity) return;
   capacity_ = *device.capacity;
+  total_ = device.total.value_or(capacity_);
   has_allowed_ = settings.has_memory_fraction;
-  allowed_ = static_cast<std::uint64_t>(settings.memory_fraction * static_cast<double>(capacity_));
+  allowed_ = static_cast<std::uint64_t>(settings.memory_fraction * static_cast<double>(total_));
   collects_ = has_allowed_ && settings.garbage_collection_threshold > 0;
 }
 

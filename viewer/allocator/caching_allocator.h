@@ -23,11 +23,14 @@
 
 namespace liveset::allocator {
 
-// Where the device puts a new segment: above or below all earlier ones. Matters where free blocks of equal size are to choose from.
+// Where the device puts a new segment: above or below all earlier ones. Matters where free blocks of equal size are to choose from. PyTorch
+// 2.14 takes the block of the oldest segment then, wherever the device put it, which is what rising addresses give; earlier versions the
+// one with the lowest address.
 enum class AddressOrder { rising, falling };
 
 struct Device {
   std::optional<std::uint64_t> capacity = std::nullopt;  // bytes that can be reserved; none: without limit
+  std::optional<std::uint64_t> total = std::nullopt;     // of which a fraction may be allowed; none: capacity
   AddressOrder order = AddressOrder::rising;
 };
 
@@ -151,7 +154,7 @@ class CachingAllocator {
   void raise_peaks();
 
   Settings settings_;
-  std::uint64_t capacity_ = unlimited, allowed_ = unlimited;
+  std::uint64_t capacity_ = unlimited, total_ = unlimited, allowed_ = unlimited;
   bool has_allowed_ = false, collects_ = false;
   AddressOrder order_ = AddressOrder::rising;
   std::uint64_t lowest_ = 0, highest_ = 0;  // addresses given out

@@ -28,7 +28,7 @@ CachingAllocator::Index CachingAllocator::find_expandable(std::uint32_t list_ind
     if (bytes >= size) return first;
   }
   const std::uint64_t page = page_size(list);
-  const std::uint64_t memory = capacity_ == unlimited ? addresses_without_capacity : capacity_;
+  const std::uint64_t memory = total_ == unlimited ? addresses_without_capacity : total_;
   const std::uint64_t addresses = memory > unlimited / 4 ? 0 : (memory + memory / 8 + page - 1) / page * page;
   if (addresses < size) return none;
   const Index block = start_segment(list_index, addresses, true);
