@@ -29,7 +29,7 @@ class Finisher {
   explicit Finisher(Model& model) : model_(model) {}
 
   Status run() {
-    for (std::size_t i = 1; i < model_.ops.size(); ++i)
+    for (std::size_t i = 1; i < model_.ops.size() && model_.microbatches.count > 1; ++i)
       if (rank(model_.ops[i].phase) < rank(model_.ops[i - 1].phase))
         return contradiction("op '" + model_.ops[i].id + "' of an earlier phase stands behind '" + model_.ops[i - 1].id + "'");
     if (Status status = check_sums(); !status) return status;
@@ -39,7 +39,8 @@ class Finisher {
     if (!model_.conventions.frees_are_listed) free_after_last_use();
     classes();
     if (model_.units.empty())
-      for (std::uint32_t op = 0; op < model_.forward_ops(); ++op) model_.units.push_back({model_.ops[op].id, op, op + 1});
+      for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
+        if (model_.ops[op].phase == trace::Phase::forward) model_.units.push_back({model_.ops[op].id, op, op + 1});
     return Done{};
   }
 
@@ -145,8 +146,8 @@ class Finisher {
 }  // namespace
 
 std::uint32_t Model::forward_ops() const {
-  const auto first = std::partition_point(ops.begin(), ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; });
-  return static_cast<std::uint32_t>(first - ops.begin());
+  const auto last = std::find_if(ops.rbegin(), ops.rend(), [](const Op& op) { return op.phase == trace::Phase::forward; });
+  return static_cast<std::uint32_t>(ops.rend() - last);
 }
 
 std::uint32_t ModelBuilder::add_tensor(Tensor tensor) {

@@ -117,7 +117,8 @@ struct Model {
   std::string name;
   Conventions conventions;
   std::vector<Tensor> tensors;
-  std::vector<Op> ops;  // forward ops first, then the loss's, backward's, the optimizer's
+  std::vector<Op>
+      ops;  // as the step runs them; of a model with several microbatches: forward ops, then the loss's, backward's, the optimizer's
   std::vector<std::uint32_t> lists;
   std::vector<std::uint32_t> inputs;  // tensors that live when the step begins
   std::vector<std::string> modules;   // paths, as "GPT/bs.0/ln1"
@@ -131,7 +132,7 @@ struct Model {
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
-  // The number of ops before the first that is no forward op.
+  // The number of ops up to the last forward op.
   std::uint32_t forward_ops() const;
 };
 

@@ -13,7 +13,7 @@ bool matches_whole(std::string_view pattern, std::string_view text) {
     } else if (p < pattern.size() && pattern[p] == text[t]) {
       ++p;
       ++t;
-    } else if (star != std::string_view::npos && text[resume] != '/' && !(text[resume] == '.' && star > 0 && pattern[star - 1] == '.')) {
+    } else if (star != std::string_view::npos && text[resume] != '/' && text[resume] != '.') {
       p = star + 1;
       t = ++resume;
     } else {
@@ -40,8 +40,8 @@ std::string bare(std::string_view name) {
 
 bool matches_name(std::string_view pattern, std::string_view path) {
   if (matches_whole(pattern, path)) return true;
-  for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1))
-    if (matches_whole(pattern, path.substr(slash + 1))) return true;
+  for (auto end = path.find_first_of("./"); end != std::string_view::npos; end = path.find_first_of("./", end + 1))
+    if (matches_whole(pattern, path.substr(end + 1))) return true;
   return false;
 }
 

@@ -260,9 +260,10 @@ class RegionWriter {
   }
 
   Result<Regions> offload() {
-    for (std::uint32_t op = 0; op < model_.forward_ops(); ++op)
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
       for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
-        if (model_.tensors[tensor].value && model_.tensors[tensor].bytes >= policy_.number) out_.offloaded.push_back(tensor);
+        if (model_.ops[op].phase == trace::Phase::forward && model_.tensors[tensor].value && model_.tensors[tensor].bytes >= policy_.number)
+          out_.offloaded.push_back(tensor);
     std::sort(out_.offloaded.begin(), out_.offloaded.end());
     out_.offloaded.erase(std::unique(out_.offloaded.begin(), out_.offloaded.end()), out_.offloaded.end());
     if (out_.offloaded.empty())

@@ -14,6 +14,7 @@
 #include "viewer/model/schedule.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "viewer/model/multilevel.h"
@@ -35,30 +36,14 @@ class RegionSchedule {
     find_regions();
     decide();
     add_random_states();
+    find_offloads();
     out_.instructions.reserve(4 * model_.ops.size());
-    const std::uint64_t count = model_.microbatches.count;
-    for (const std::uint32_t tensor : model_.inputs)
-      if (model_.conventions.frees_are_listed) append(Do::begin, Phase::other, tensor);
-    if (model_.microbatches.order == Microbatches::Order::one_by_one) {
-      for (microbatch_ = 0; microbatch_ < count; ++microbatch_) both();
-    } else {
-      // 1F1B: a stage warms up with as many forwards as stages follow it.
-      const std::uint64_t ahead = model_.microbatches.order == Microbatches::Order::all_forward
-                                      ? count
-                                      : std::min(count, model_.microbatches.stages - model_.microbatches.stage);
-      std::uint64_t forwards = 0, backwards = 0;
-      while (backwards < count) {
-        while (forwards < count && forwards < backwards + ahead) {
-          microbatch_ = static_cast<std::uint32_t>(forwards++);
-          forward();
-        }
-        microbatch_ = static_cast<std::uint32_t>(backwards++);
-        loss();
-        backward();
-      }
-    }
-    microbatch_ = static_cast<std::uint32_t>(count - 1);
-    rest();
+    if (model_.conventions.frees_are_listed)
+      for (const std::uint32_t tensor : model_.inputs) append(Do::begin, Phase::other, tensor);
+    if (model_.microbatches.count == 1)
+      one_step();
+    else
+      microbatches();
     return std::move(out_);
   }
 
@@ -69,24 +54,81 @@ class RegionSchedule {
     std::uint32_t last_outside = none;  // last op of any phase that reads or saves it, or a backward of such, outside its own region
     std::uint32_t freed_by = none;      // op of the step without checkpointing
     bool kept = true;                   // not dropped in the forward
-    bool copied = false;                // kept, and made again by its own region as a tensor of its own
-    bool lives = false;                 // as the schedule stands
-    bool dropped = false;
+    bool saved_at_home = false;         // by an op of the region that makes it
+    bool keep_said = false;
+    bool copied = false;  // kept, and made again by its own region as a tensor of its own
   };
   struct Work {
     std::uint32_t stop = 0;  // first op that a re-run does not execute
     std::uint32_t last_saver = none;
     std::uint32_t done = none;  // last backward op of an op of the region that saves something
     std::uint32_t random_state = none;
-    bool rerun = false;
     std::vector<std::uint32_t> pinned;  // tensors from outside that are freed early in the step without checkpointing
     std::vector<std::uint32_t> made;    // values that it drops, in order
   };
 
-  void both() {
-    forward();
-    loss();
-    backward();
+  void one_step() {
+    begin_microbatch();
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) follow(op);
+  }
+
+  void microbatches() {
+    using Order = Microbatches::Order;
+    const Microbatches& stated = model_.microbatches;
+    // 1F1B: a stage warms up with as many forwards as stages follow it.
+    const std::uint64_t ahead = stated.order == Order::one_by_one    ? 1
+                                : stated.order == Order::all_forward ? stated.count
+                                                                     : std::min(stated.count, stated.stages - stated.stage);
+    std::uint64_t forwards = 0, backwards = 0;
+    while (backwards < stated.count) {
+      while (forwards < stated.count && forwards < backwards + ahead) {
+        enter(static_cast<std::uint32_t>(forwards++));
+        begin_microbatch();
+        all_of(Phase::forward);
+        leave();
+      }
+      enter(static_cast<std::uint32_t>(backwards++));
+      all_of(Phase::loss);
+      all_of(Phase::backward);
+      leave();
+    }
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
+      if (const Phase phase = model_.ops[op].phase; phase != Phase::forward && phase != Phase::loss && phase != Phase::backward) follow(op);
+  }
+  void all_of(Phase phase) {
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
+      if (model_.ops[op].phase == phase) follow(op);
+  }
+  // Each microbatch has lives of its own.
+  void enter(std::uint32_t microbatch) {
+    microbatch_ = microbatch;
+    if (const auto found = parked_.find(microbatch); found != parked_.end()) {
+      lives_ = std::move(found->second.lives);
+      reruns_ = std::move(found->second.reruns);
+      parked_.erase(found);
+    }
+  }
+  void leave() {
+    Parked& parked = parked_[microbatch_];
+    parked.lives = std::move(lives_);
+    parked.reruns = std::move(reruns_);
+  }
+
+  void begin_microbatch() {
+    lives_.assign(tensors_.size(), false);
+    reruns_.assign(work_.size(), false);
+    for (const std::uint32_t tensor : model_.inputs) {
+      if (!model_.conventions.frees_are_listed) append(Do::begin, Phase::forward, tensor);
+      lives_[tensor] = true;
+    }
+  }
+
+  void follow(std::uint32_t op) {
+    switch (model_.ops[op].phase) {
+      case Phase::forward: return forward(op);
+      case Phase::backward: return backward(op);
+      default: return run(op, model_.ops[op].phase);
+    }
   }
 
   void append(Do what, Phase phase, std::uint32_t subject, bool graph = true) {
@@ -111,12 +153,12 @@ class RegionSchedule {
     }
   }
 
-  std::uint32_t region_of(std::uint32_t op) const { return op < region_of_.size() ? region_of_[op] : none; }
+  std::uint32_t region_of(std::uint32_t op) const { return region_of_[op]; }
   // The region in which the tensor is made.
   std::uint32_t home(std::uint32_t tensor) const { return tensors_[tensor].producer == none ? none : region_of(tensors_[tensor].producer); }
 
   void find_regions() {
-    region_of_.assign(model_.forward_ops(), none);
+    region_of_.assign(model_.ops.size(), none);
     work_.resize(regions_.recomputed.size());
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
       const Region& region = regions_.recomputed[index];
@@ -125,7 +167,7 @@ class RegionSchedule {
         if (model_.ops[op].saves.count != 0) work_[index].last_saver = op;
       }
     }
-    for (std::uint32_t index = model_.forward_ops(); index < model_.ops.size(); ++index) {
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const std::uint32_t forward = model_.ops[index].forward;
       if (forward == none) continue;
       const std::uint32_t region = region_of(forward);
@@ -154,17 +196,18 @@ class RegionSchedule {
   void decide() {
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
       tensors_[tensor].kept = !model_.tensors[tensor].value || home(tensor) == none || keeps_outputs(tensors_[tensor].producer);
-    std::vector<std::uint32_t> backward_of(model_.forward_ops(), none);  // the last one
-    for (std::uint32_t index = model_.forward_ops(); index < model_.ops.size(); ++index)
+    std::vector<std::uint32_t> backward_of(model_.ops.size(), none);  // the last one
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index)
       if (model_.ops[index].forward != none) backward_of[model_.ops[index].forward] = index;
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const Op& op = model_.ops[index];
-      if (op.phase != Phase::forward && op.phase != Phase::loss) break;
+      if (op.phase != Phase::forward && op.phase != Phase::loss) continue;
       const std::uint32_t where = region_of(index);
       for (const std::uint32_t tensor : model_.list(op.reads))
         spoken_of(tensor, where, where == none || work_[where].done == none ? index : std::max(index, work_[where].done));
       for (const std::uint32_t tensor : model_.list(op.saves)) {
-        const std::uint32_t by = index < backward_of.size() && backward_of[index] != none ? backward_of[index] : index;
+        if (where != none && where == home(tensor)) tensors_[tensor].saved_at_home = true;
+        const std::uint32_t by = backward_of[index] != none ? backward_of[index] : index;
         spoken_of(tensor, where, where == none || work_[where].done == none ? by : std::max(by, work_[where].done));
       }
     }
@@ -176,20 +219,11 @@ class RegionSchedule {
       if (own == none || !model_.tensors[tensor].value) continue;
       if (!tensors_[tensor].kept) work_[own].made.push_back(tensor);
       tensors_[tensor].copied =
-          tensors_[tensor].kept && early_stop(own) && saved_inside(tensor, own) && !keeps_outputs(tensors_[tensor].producer);
+          tensors_[tensor].kept && early_stop(own) && tensors_[tensor].saved_at_home && !keeps_outputs(tensors_[tensor].producer);
     }
     for (Work& work : work_)
       std::sort(work.made.begin(), work.made.end(),
                 [&](std::uint32_t a, std::uint32_t b) { return tensors_[a].producer < tensors_[b].producer; });
-  }
-
-  bool saved_inside(std::uint32_t tensor, std::uint32_t region) const {
-    const Region& where = regions_.recomputed[region];
-    for (std::uint32_t op = where.begin; op < where.end; ++op) {
-      const auto saves = model_.list(model_.ops[op].saves);
-      if (std::find(saves.begin(), saves.end(), tensor) != saves.end()) return true;
-    }
-    return false;
   }
 
   // Nobody told what reads what: what the last op of the region that leaves something has made, is what the region gives back.
@@ -267,41 +301,49 @@ class RegionSchedule {
       tensor.bytes = model_.physical.rng_state;
       tensor.memory_class = trace::MemoryClass::rng_state;
       work_[index].random_state = static_cast<std::uint32_t>(model_.tensors.size() + out_.extra.size());
+      out_.extra.push_back(tensor);
+      tensor.id = regions_.recomputed[index].name + " random state of the step";
+      tensor.memory_class = trace::MemoryClass::temporary;
       out_.extra.push_back(std::move(tensor));
     }
   }
 
-  // The tensor's life in this microbatch as far as the schedule is written.
-  void born(std::uint32_t tensor) {
-    tensors_[tensor].lives = true;
-    tensors_[tensor].dropped = false;
+  void find_offloads() {
+    if (regions_.offloaded.empty()) return;
+    offloads_.resize(model_.ops.size());
+    for (const std::uint32_t tensor : regions_.offloaded) {
+      const Tensors& state = tensors_[tensor];
+      const std::uint32_t op = state.last_forward == none ? state.producer : state.last_forward;
+      if (op != none) offloads_[op].push_back(tensor);
+    }
   }
 
-  void forward() {
-    for (Work& work : work_) work.rerun = false;
-    for (Tensors& tensor : tensors_) tensor.lives = tensor.dropped = false;
-    for (const std::uint32_t tensor : model_.inputs) {
-      if (!model_.conventions.frees_are_listed) append(Do::begin, Phase::forward, tensor);
-      born(tensor);
-    }
-    const std::uint32_t ops = model_.forward_ops();
-    for (std::uint32_t op = 0; op < ops; ++op) {
-      const std::uint32_t region = region_of(op);
-      if (region != none && op == regions_.recomputed[region].begin && work_[region].random_state != none)
-        append(Do::begin, Phase::forward, work_[region].random_state);
-      append(Do::run, Phase::forward, op, region == none);
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) born(tensor);
-      if (!model_.conventions.drop_at_region_end) decided(op);
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
-      if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end) {
-        for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
+  void forward(std::uint32_t op) {
+    const std::uint32_t region = region_of(op);
+    if (region != none && op == regions_.recomputed[region].begin && work_[region].random_state != none)
+      append(Do::begin, Phase::forward, work_[region].random_state);
+    append(Do::run, Phase::forward, op, region == none);
+    keeps_said_ = false;
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
+    if (!model_.conventions.drop_at_region_end) decided(op);
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
+    if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end)
+      for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
+    outside_ends(op, Phase::forward);
+    if (!offloads_.empty())
+      for (const std::uint32_t tensor : offloads_[op])
+        if (lives_[tensor]) append(Do::offload, Phase::forward, tensor);
+  }
+
+  // Where nobody knows the last readers: when the forward is over.
+  void say_keeps() {
+    if (keeps_said_ || !model_.conventions.drop_at_region_end) return;
+    keeps_said_ = true;
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      if (model_.tensors[tensor].value && lives_[tensor] && !tensors_[tensor].keep_said) {
+        append(Do::keep, Phase::forward, tensor);
+        tensors_[tensor].keep_said = true;
       }
-      outside_ends(op, Phase::forward);
-      if (regions_.offloaded.size() != 0) offload_after(op);
-    }
-    if (model_.conventions.drop_at_region_end)
-      for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
-        if (model_.tensors[tensor].value && tensors_[tensor].lives) append(Do::keep, Phase::forward, tensor);
   }
 
   // After `op`, which is the last forward op that reads them: kept or dropped. What no op reads is decided where it is made.
@@ -323,16 +365,15 @@ class RegionSchedule {
   }
 
   void give_up(std::uint32_t tensor, Phase phase) {
-    if (!tensors_[tensor].lives) return;
+    if (!lives_[tensor]) return;
     append(Do::drop, phase, tensor);
-    tensors_[tensor].lives = false;
-    tensors_[tensor].dropped = true;
+    lives_[tensor] = false;
   }
 
   void release(std::uint32_t tensor, Phase phase) {
-    if (!tensors_[tensor].lives) return;
+    if (!lives_[tensor]) return;
     append(Do::release, phase, tensor);
-    tensors_[tensor].lives = false;
+    lives_[tensor] = false;
   }
 
   // Where the step without checkpointing frees the tensor.
@@ -344,8 +385,7 @@ class RegionSchedule {
   // The kept one of a tensor that is made again: its last reader outside is through.
   void outside_ends(std::uint32_t op, Phase phase) {
     if (ends_.empty() && !find_ends()) return;
-    for (const std::uint32_t tensor : ends_[op])
-      if (tensors_[tensor].lives) give_up(tensor, phase);
+    for (const std::uint32_t tensor : ends_[op]) give_up(tensor, phase);
   }
   bool find_ends() {
     if (ends_known_) return false;
@@ -370,54 +410,45 @@ class RegionSchedule {
     return std::find(saves.begin(), saves.end(), tensor) == saves.end() && std::find(reads.begin(), reads.end(), tensor) == reads.end();
   }
 
-  void offload_after(std::uint32_t op) {
-    for (const std::uint32_t tensor : regions_.offloaded)
-      if ((tensors_[tensor].last_forward == none ? tensors_[tensor].producer : tensors_[tensor].last_forward) == op &&
-          tensors_[tensor].lives)
-        append(Do::offload, Phase::forward, tensor);
-  }
   void prefetch_before(std::uint32_t op) {
     for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
       if (std::binary_search(regions_.offloaded.begin(), regions_.offloaded.end(), tensor)) append(Do::prefetch, Phase::backward, tensor);
   }
 
-  void loss() {
-    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size() && model_.ops[op].phase == Phase::loss; ++op) run(op, Phase::loss);
-  }
-
   void run(std::uint32_t op, Phase phase) {
+    if (phase == Phase::loss || phase == Phase::backward) say_keeps();
     append(Do::run, phase, op);
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) born(tensor);
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, phase, op);
     outside_ends(op, phase);
     if (!until_.empty())
       for (const std::uint32_t tensor : until_[op]) release(tensor, phase);
   }
 
-  void backward() {
-    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size(); ++op) {
-      if (model_.ops[op].phase != Phase::backward) continue;
-      const std::uint32_t forward = model_.ops[op].forward;
-      const std::uint32_t region = forward == none ? none : region_of(forward);
-      if (region != none && !work_[region].rerun && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
-      if (!regions_.offloaded.empty()) prefetch_before(op);
-      run(op, Phase::backward);
-      if (region != none && work_[region].done == op && work_[region].random_state != none)
-        append(Do::release, Phase::backward, work_[region].random_state);
-    }
+  void backward(std::uint32_t op) {
+    const std::uint32_t forward = model_.ops[op].forward;
+    const std::uint32_t region = forward == none ? none : region_of(forward);
+    if (region != none && !reruns_[region] && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
+    if (!regions_.offloaded.empty()) prefetch_before(op);
+    run(op, Phase::backward);
+    if (region != none && work_[region].done == op && work_[region].random_state != none)
+      append(Do::release, Phase::backward, work_[region].random_state);
   }
 
   void rerun(std::uint32_t index) {
     const Region& region = regions_.recomputed[index];
     Work& work = work_[index];
-    work.rerun = true;
+    reruns_[index] = true;
     temporaries_.clear();
+    say_keeps();
+    // The state of the step's own generators waits while the region's is in force.
+    if (work.random_state != none) append(Do::begin, Phase::recompute, work.random_state + 1);
     for (std::uint32_t op = region.begin; op < work.stop; ++op) {
       if (!keeps_outputs(op)) {
         append(Do::run, Phase::recompute, op);
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-          if (!tensors_[tensor].lives && !model_.tensors[tensor].value) temporaries_.push_back(tensor);
-          born(tensor);
+          if (!lives_[tensor] && !model_.tensors[tensor].value) temporaries_.push_back(tensor);
+          lives_[tensor] = true;
         }
       }
       for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
@@ -427,16 +458,15 @@ class RegionSchedule {
       for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
     // What the step keeps of its first making was made a second time for nothing.
     for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
+    if (work.random_state != none) append(Do::release, Phase::recompute, work.random_state + 1);
   }
   void end_inside(std::uint32_t tensor, std::uint32_t region) {
     if (home(tensor) == region && !keeps_outputs(tensors_[tensor].producer)) release(tensor, Phase::recompute);
   }
 
-  // The optimizer, once.
-  void rest() {
-    for (std::uint32_t op = model_.forward_ops(); op < model_.ops.size(); ++op)
-      if (model_.ops[op].phase != Phase::loss && model_.ops[op].phase != Phase::backward) run(op, model_.ops[op].phase);
-  }
+  struct Parked {
+    std::vector<bool> lives, reruns;
+  };
 
   const Model& model_;
   Regions regions_;
@@ -447,7 +477,10 @@ class RegionSchedule {
   std::vector<Work> work_;
   std::vector<std::uint32_t> pinned_until_;
   std::vector<std::vector<std::uint32_t>> until_, ends_;
-  bool ends_known_ = false;
+  bool ends_known_ = false, keeps_said_ = false;
+  std::vector<bool> lives_, reruns_;                  // of the microbatch, as the schedule stands: tensors; regions that ran again
+  std::map<std::uint32_t, Parked> parked_;            // of microbatches that wait for their backward
+  std::vector<std::vector<std::uint32_t>> offloads_;  // by op
   std::vector<std::uint32_t> ready_, temporaries_;
 };
 
