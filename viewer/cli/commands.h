@@ -13,6 +13,7 @@ void add_leaks(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);
 void add_compare(CLI::App& app, Context& context);
+void add_whatif(CLI::App& app, Context& context);
 void add_check(CLI::App& app, Context& context);
 void add_info(CLI::App& app, Context& context);
 void add_dump(CLI::App& app, Context& context);

@@ -129,6 +129,7 @@ int main(int argc, char** argv) {
   add_ledger(app, context);
   add_predict(app, context);
   add_compare(app, context);
+  add_whatif(app, context);
   add_check(app, context);
   add_info(app, context);
   add_dump(app, context);

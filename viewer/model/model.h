@@ -43,6 +43,7 @@ struct Tensor {
   bool value = false;            // an id of the logical ledger: given to the step, or saved by an op
   bool for_backward = false;     // made only where a graph is recorded
   bool accumulates = false;      // one for all microbatches
+  bool wrapped_number = false;   // a number of the program that torch saves without hooks: no region drops it
   bool given = false;            // one of Model::inputs
 };
 

@@ -80,6 +80,7 @@ class Executor {
       case Do::keep: return say(LogicalKind::keep, instruction.subject);
       case Do::drop: return end(instruction.subject, LogicalKind::drop, Life::dropped);
       case Do::release: return end(instruction.subject, LogicalKind::release, Life::released);
+      case Do::forget: return forget(instruction.subject);
       case Do::offload: return move(instruction.subject, true);
       case Do::prefetch: return move(instruction.subject, false);
     }
@@ -188,6 +189,12 @@ class Executor {
     if (state.copy != none) free_block(state.copy);
     state.block = state.copy = none;
     state.away = false;
+  }
+
+  void forget(std::uint32_t tensor) {
+    State& state = state_of(tensor);
+    if (state.copy != none) free_block(state.copy);
+    state.copy = none;
   }
 
   void move(std::uint32_t tensor, bool away) {

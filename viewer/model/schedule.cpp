@@ -184,6 +184,8 @@ class RegionSchedule {
     return regions_.recomputed[region].keeps_outputs[op - regions_.recomputed[region].begin];
   }
 
+  bool kept_output(std::uint32_t op) const { return op != none && keeps_outputs(op); }
+
   // An op in the region `where` (none: in no region) reads or saves the tensor, and needs it up to the op `last`.
   void spoken_of(std::uint32_t tensor, std::uint32_t where, std::uint32_t last) {
     const std::uint32_t own = home(tensor);
@@ -195,7 +197,8 @@ class RegionSchedule {
 
   void decide() {
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
-      tensors_[tensor].kept = !model_.tensors[tensor].value || home(tensor) == none || keeps_outputs(tensors_[tensor].producer);
+      tensors_[tensor].kept = !model_.tensors[tensor].value || home(tensor) == none || keeps_outputs(tensors_[tensor].producer) ||
+                              model_.tensors[tensor].wrapped_number;
     std::vector<std::uint32_t> backward_of(model_.ops.size(), none);  // the last one
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index)
       if (model_.ops[index].forward != none) backward_of[model_.ops[index].forward] = index;
@@ -440,6 +443,7 @@ class RegionSchedule {
     Work& work = work_[index];
     reruns_[index] = true;
     temporaries_.clear();
+    copies_.clear();
     say_keeps();
     // The state of the step's own generators waits while the region's is in force.
     if (work.random_state != none) append(Do::begin, Phase::recompute, work.random_state + 1);
@@ -447,7 +451,10 @@ class RegionSchedule {
       if (!keeps_outputs(op)) {
         append(Do::run, Phase::recompute, op);
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-          if (!lives_[tensor] && !model_.tensors[tensor].value) temporaries_.push_back(tensor);
+          if (lives_[tensor])
+            copies_.push_back(tensor);
+          else if (!model_.tensors[tensor].value)
+            temporaries_.push_back(tensor);
           lives_[tensor] = true;
         }
       }
@@ -455,13 +462,19 @@ class RegionSchedule {
     }
     // The frames that were abandoned let go of what the rest would have freed.
     for (std::uint32_t op = work.stop; op < region.end; ++op)
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
+        if (const std::uint32_t maker = tensors_[tensor].producer; maker < work.stop || !kept_output(maker)) end_inside(tensor, index);
     // What the step keeps of its first making was made a second time for nothing.
     for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
+    if (early_stop(index))
+      for (const std::uint32_t tensor : copies_)
+        if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number)) append(Do::forget, Phase::recompute, tensor);
     if (work.random_state != none) append(Do::release, Phase::recompute, work.random_state + 1);
   }
+  // What a selective region kept is handed to the re-run, which lets go of it as the forward would have; what the re-run did not come to
+  // is kept until the region is done.
   void end_inside(std::uint32_t tensor, std::uint32_t region) {
-    if (home(tensor) == region && !keeps_outputs(tensors_[tensor].producer)) release(tensor, Phase::recompute);
+    if (home(tensor) == region) release(tensor, Phase::recompute);
   }
 
   struct Parked {
@@ -481,7 +494,7 @@ class RegionSchedule {
   std::vector<bool> lives_, reruns_;                  // of the microbatch, as the schedule stands: tensors; regions that ran again
   std::map<std::uint32_t, Parked> parked_;            // of microbatches that wait for their backward
   std::vector<std::vector<std::uint32_t>> offloads_;  // by op
-  std::vector<std::uint32_t> ready_, temporaries_;
+  std::vector<std::uint32_t> ready_, temporaries_, copies_;
 };
 
 }  // namespace

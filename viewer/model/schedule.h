@@ -18,6 +18,7 @@ struct Instruction {
     keep,      // the tensor stays for backward
     drop,      // the tensor is given up, to be made again
     release,   // the tensor goes for good (a temporary may be made again by an op that runs again)
+    forget,    // the second making of a kept tensor goes
     offload,   // the tensor's bytes leave the device; the value lives
     prefetch,  // and come back
   };

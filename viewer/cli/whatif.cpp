@@ -1,0 +1,94 @@
+// `liveset whatif TRACE --policy P`: a recorded step under another policy.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "viewer/cli/commands.h"
+#include "viewer/cli/traces.h"
+#include "viewer/report/whatif_report.h"
+
+namespace liveset::cli {
+namespace {
+
+struct Options {
+  std::string trace, heap, unit, settings;
+  std::vector<std::string> policies;
+  std::optional<std::int64_t> step;
+  model::CounterKind counter = model::CounterKind::requested;
+};
+
+Status run(const Options& options, Context& context) {
+  std::vector<model::Policy> policies;
+  for (const std::string& text : options.policies) {
+    Result<model::Policy> policy = model::parse_policy(text);
+    if (!policy) return policy.take_error();
+    policies.push_back(std::move(*policy));
+  }
+  const Result<trace::TraceFile> file = open_shown(options.trace);
+  if (!file) return file.error();
+  Result<model::RecordedStep> step = [&] {
+    ProgressBar bar("reading " + file->path());
+    model::RecordedStepOptions wanted;
+    wanted.step = options.step;
+    wanted.heap = options.heap;
+    wanted.unit = options.unit;
+    wanted.progress = bar.callback();
+    return model::model_of_step(*file, wanted);
+  }();
+  if (!step) return step.take_error();
+  report::WhatIfReport report;
+  report.trace = file->path();
+  report.step = std::move(*step);
+  report.counter = options.counter;
+  report.step.model.physical.allocator_settings = options.settings;
+  if (policies.empty()) policies = model::usual_policies(report.step.model);
+  for (const model::Policy& policy : policies) {
+    Result<model::Outcome> outcome = model::outcome(report.step.model, policy);
+    if (!outcome) return outcome.take_error();
+    report.outcomes.push_back(std::move(*outcome));
+  }
+  if (report.outcomes.front().counters.of(options.counter) == nullptr)
+    return Error{ErrorKind::usage, file->path(), {}, "of heap " + report.step.heap + " only requested bytes are known",
+                 "its blocks come from no caching allocator; give --counter requested"};
+  if (context.format == Format::json)
+    print_json(report::whatif_json(report));
+  else if (context.format == Format::table)
+    std::cout << report::whatif_text(report, style_of(context));
+  else
+    std::cout << report::whatif_table(report, table_format(context), style_of(context));
+  report_health(*file, context);
+  return Done{};
+}
+
+}  // namespace
+
+void add_whatif(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("whatif", "a recorded step under another checkpointing policy: its peak and its extra time");
+  command->footer(
+      "The step must have been recorded without checkpointing. Layers are its repeated modules (a transformer's blocks), or those of --unit.\n"
+      "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching allocator.\n"
+      "Extra time is what the layers that run again took in the recorded forward.\n"
+      "Policies: " + std::string(model::policy_forms()) + "\n");
+  const auto options = std::make_shared<Options>();
+  command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
+      ->required()
+      ->option_text(" ");
+  command->add_option("--policy", options->policies, "one or more, as in --policy full --policy segment:2; default: the usual ones")
+      ->option_text("POLICY")
+      ->allow_extra_args(false);
+  command->add_option("--step", options->step, "which step; default: the last whole one")->option_text("N");
+  command->add_option("--heap", options->heap, "which heap, as in cuda:0; default: the one that people ask about first")->option_text("NAME");
+  command->add_option("--unit", options->unit, "modules that are layers, as in 'GPT.bs.*'")->option_text("PATTERN");
+  command->add_option("--alloc-conf", options->settings, "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator")->option_text("TEXT");
+  add_choice<model::CounterKind>(*command, "--counter",
+                                 {{"requested", model::CounterKind::requested},
+                                  {"allocated", model::CounterKind::allocated},
+                                  {"active", model::CounterKind::active},
+                                  {"reserved", model::CounterKind::reserved}},
+                                 "which peak JSON puts first (default requested)",
+                                 [options](model::CounterKind kind) { options->counter = kind; });
+  add_output_options(*command, context);
+  add_strict_option(*command, context);
+  on_parse(*command, options, context, run);
+}
+
+}  // namespace liveset::cli

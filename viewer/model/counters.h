@@ -1,0 +1,35 @@
+// The four counters of a predicted step.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "viewer/model/predict.h"
+
+namespace liveset::model {
+
+enum class CounterKind : std::uint8_t { requested, allocated, active, reserved };
+inline constexpr std::array counter_kinds{CounterKind::requested, CounterKind::allocated, CounterKind::active, CounterKind::reserved};
+std::string_view counter_name(CounterKind kind);
+
+struct CounterPeak {
+  std::uint64_t bytes = 0;
+  std::uint64_t event = never;  // of MemoryCurve::events; never: the step has no event above its statics
+  trace::Phase phase = trace::Phase::other;
+};
+
+struct PredictedCounters {
+  CounterPeak requested;
+  // Of the caching allocator, simulated: a late step, so what earlier ones left in its cache is there. Absent where blocks are as large
+  // as they are asked for (the CPU's allocator).
+  std::optional<CounterPeak> allocated, active, reserved;
+  std::uint64_t outside = 0;  // context and communication, as the model states them
+
+  const CounterPeak* of(CounterKind kind) const;
+};
+
+// Errors: allocator settings that make no sense.
+Result<PredictedCounters> predict_counters(const Model& model, const MemoryCurve& memory);
+
+}  // namespace liveset::model

@@ -1,0 +1,521 @@
+#include "viewer/model/recorded_step.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "viewer/ledger/attribution.h"
+#include "viewer/ledger/block_finder.h"
+#include "viewer/ledger/classes.h"
+#include "viewer/ledger/open_scopes.h"
+#include "viewer/ledger/path_names.h"
+#include "viewer/ledger/value_names.h"
+#include "viewer/model/repeated_modules.h"
+
+namespace liveset::model {
+namespace {
+
+using ledger::Block;
+using trace::Event;
+using trace::Kind;
+using trace::MemoryClass;
+using trace::Phase;
+
+constexpr std::int64_t no_node = -1;
+constexpr int int64 = 4, float64 = 7;  // numbers of c10::ScalarType
+constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
+constexpr std::uint64_t max_step_events = 100'000'000;
+
+Error cannot(const trace::TraceFile& file, std::string what, std::string hint) {
+  return {ErrorKind::unreadable, file.path(), {}, std::move(what), std::move(hint)};
+}
+
+// An op as the events tell it.
+struct Draft {
+  Phase phase = Phase::other;
+  std::uint32_t scope = 0, thread = 0;
+  std::int64_t node = no_node;  // sequence number
+  std::uint32_t name = 0;       // String id: of the node that runs in backward
+  std::uint64_t time_ns = 0;
+  std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
+};
+
+class StepReader {
+ public:
+  StepReader(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
+             const ledger::Step& step, const RecordedStepOptions& options)
+      : file_(file), ledger_(ledger), attribution_(attribution), step_(step), options_(options), paths_(file.dictionary()) {}
+
+  Result<RecordedStep> read() {
+    if (Status status = follow(); !status) return status.take_error();
+    if (!numbered_)
+      return cannot(file_, "does not say which operator made a block", "record the job again: traces say it since format 1.3");
+    if (saves_.empty()) return cannot(file_, "step " + std::to_string(step_.number) + " has no backward that a graph walk preceded",
+                                      "a model comes from a step of a PyTorch job that was recorded from its begin");
+    join();
+    order_saving_nodes();
+    tensors();
+    ops();
+    statics();
+    return finish();
+  }
+
+ private:
+  // What one thread does.
+  struct Thread {
+    std::int64_t next_node = no_node;   // the number that its next node gets
+    std::int64_t first_node = no_node;  // ... when the step began
+    std::int64_t walked = no_node;      // the node whose slots the walk states
+    std::uint32_t walked_name = 0;
+    ledger::OpenStack<std::pair<std::uint32_t, std::int64_t>> nodes;  // of backward: name, number
+  };
+  struct Saved {
+    std::uint32_t ordinal = 0, slot = 0;  // String id of the slot
+  };
+  struct Scoped {
+    std::int64_t number = 0;
+    std::uint32_t scope = 0;
+  };
+
+  bool in_step(const Event& event) const { return event.index >= step_.first_event && event.index < end_; }
+
+  Status follow() {
+    end_ = step_.end_event;
+    finder_ = std::make_unique<ledger::BlockFinder>(ledger_.blocks);
+    threads_.resize(std::max<std::size_t>(file_.dictionary().threads.size(), 1));
+    return trace::for_each_event(file_, [&](const Event& event) {
+      if (event.index >= end_) return false;
+      visit(event, threads_[event.thread < threads_.size() ? event.thread : 0]);
+      return true;
+    });
+  }
+
+  void visit(const Event& event, Thread& thread) {
+    switch (event.kind) {
+      case Kind::alloc:
+        if (event.allocation < ledger_.blocks.end()) finder_->born(event.heap, event.address, static_cast<std::uint32_t>(event.allocation));
+        if (event.heap == ledger_.shown_heap && in_step(event)) allocated(event, thread);
+        return;
+      case Kind::free_requested:
+        if (in_step(event)) freed(event, thread);
+        return;
+      case Kind::sequence:
+        thread.next_node = event.number;
+        if (thread.first_node == no_node || event.index < step_.first_event) thread.first_node = event.number;
+        numbered_ = true;
+        return;
+      case Kind::scope_begin: return entered(event, thread, event.scope);
+      case Kind::scope_end:
+        return entered(event, thread, event.scope < file_.dictionary().scopes.size() ? file_.dictionary().scopes[event.scope].parent : 0);
+      case Kind::node_begin:
+        thread.nodes.begin(ledger::node_key(event.name, event.number), {event.name, event.number});
+        if (in_step(event)) node_runs(event);
+        return;
+      case Kind::node_end: thread.nodes.end(ledger::node_key(event.name, event.number)); return;
+      case Kind::backward_end: thread.nodes.clear(); return;
+      case Kind::graph_node:
+        thread.walked = event.number;
+        thread.walked_name = event.name;
+        if (in_step(event) && event.number >= 0) names_[event.number] = event.name;
+        return;
+      case Kind::value_retain:
+        if (event.value == 0 && in_step(event) && thread.walked >= 0) saved(event, thread.walked);
+        return;
+      case Kind::value_use:
+      case Kind::value_drop:
+        if (event.value == 0 && in_step(event)) recomputes_ = true;
+        return;
+      default: return;
+    }
+  }
+
+  // From this number on, nodes are made in that scope.
+  void entered(const Event& event, const Thread& thread, std::uint32_t scope) {
+    if (in_step(event) && event.phase != Phase::backward && thread.next_node != no_node) scopes_.push_back({thread.next_node, scope});
+  }
+
+  std::int64_t node_at(const Event& event, const Thread& thread, std::uint32_t& name) const {
+    name = 0;
+    if (!thread.nodes.empty()) {
+      name = thread.nodes.back().first;
+      return thread.nodes.back().second;
+    }
+    if (event.phase == Phase::backward || event.phase == Phase::optimizer) return no_node;
+    return thread.next_node > thread.first_node ? thread.next_node - 1 : no_node;
+  }
+
+  Draft& draft(const Event& event, std::int64_t node, std::uint32_t name) {
+    Draft each;
+    each.phase = event.phase;
+    each.scope = event.scope;
+    each.thread = event.thread;
+    each.node = node;
+    each.name = name;
+    each.time_ns = event.time_ns;
+    drafts_.push_back(std::move(each));
+    return drafts_.back();
+  }
+  static bool continues(const Draft& last, const Event& event, std::int64_t node, std::uint32_t name) {
+    return last.phase == event.phase && last.thread == event.thread && last.node == node && last.name == name && last.scope == event.scope;
+  }
+
+  void allocated(const Event& event, const Thread& thread) {
+    std::uint32_t name = 0;
+    const std::int64_t node = node_at(event, thread, name);
+    if (drafts_.empty() || !drafts_.back().frees.empty() || !continues(drafts_.back(), event, node, name)) draft(event, node, name);
+    drafts_.back().writes.push_back(static_cast<std::uint32_t>(event.allocation));
+  }
+
+  // In forward a free belongs to the op before it: it is the caller's hand that lets go. In backward it is the node's.
+  void freed(const Event& event, const Thread& thread) {
+    const Block* const block = ledger_.blocks.find(event.allocation);
+    if (block == nullptr || block->heap() != ledger_.shown_heap) return;
+    std::uint32_t name = 0;
+    const std::int64_t node = node_at(event, thread, name);
+    const bool own = event.phase != Phase::forward && event.phase != Phase::loss;
+    if (drafts_.empty() || (own && !continues(drafts_.back(), event, node, name)) ||
+        (!own && drafts_.back().phase != Phase::forward && drafts_.back().phase != Phase::loss))
+      draft(event, node, name);
+    drafts_.back().frees.push_back(static_cast<std::uint32_t>(event.allocation));
+  }
+
+  // A node that holds something is an op, even where it makes nothing.
+  void node_runs(const Event& event) {
+    if (event.number < 0 || saves_.find(event.number) == saves_.end()) return;
+    draft(event, event.number, event.name);
+  }
+
+  void saved(const Event& event, std::int64_t node) {
+    const std::int64_t ordinal = finder_->find(event.heap, event.address, event.index);
+    if (ordinal == ledger::BlockFinder::none || event.heap != ledger_.shown_heap) return;
+    const Block& block = *ledger_.blocks.find(static_cast<std::uint64_t>(ordinal));
+    if (block.birth < step_.first_event) {
+      // A parameter, or what the job brought along; it is an op's input all the same where it dies in the step.
+      if (block.death >= end_) return;
+    }
+    std::vector<Saved>& list = saves_[node];
+    for (const Saved& known : list)
+      if (known.ordinal == ordinal) return;
+    list.push_back({static_cast<std::uint32_t>(ordinal), event.name});
+    if (is_wrapped_number(event, block)) wrapped_.insert(static_cast<std::uint32_t>(ordinal));
+    first_slot_.try_emplace(static_cast<std::uint32_t>(ordinal), event.name);
+  }
+
+  // The number in `x / 2.0` becomes a tensor of one double, made for its operator and saved as its input.
+  bool is_wrapped_number(const Event& event, const Block& block) const {
+    const int dtype = trace::tensor_facts(event.number).dtype;
+    const std::string_view slot = file_.dictionary().string(event.name);
+    return ledger_.blocks.bytes(block) == 8 && (dtype == float64 || dtype == int64) && block.birth >= step_.first_event &&
+           slot.find(".result") == std::string_view::npos;
+  }
+
+  // A node that ran without a block leaves an empty draft where it had nothing to free either: only the first of a node must stay.
+  void join() {
+    std::unordered_map<std::int64_t, bool> has;
+    std::vector<Draft> kept;
+    kept.reserve(drafts_.size());
+    for (Draft& each : drafts_) {
+      const bool empty = each.writes.empty() && each.frees.empty();
+      if (!kept.empty() && !empty) {
+        Draft& last = kept.back();
+        // The empty draft of a node's begin takes the node's first events.
+        if (last.writes.empty() && last.frees.empty() && last.phase == each.phase && last.node == each.node && last.thread == each.thread) {
+          last.writes = std::move(each.writes);
+          last.frees = std::move(each.frees);
+          last.scope = each.scope;
+          continue;
+        }
+      }
+      kept.push_back(std::move(each));
+    }
+    drafts_ = std::move(kept);
+  }
+
+  static bool is_forward(Phase phase) { return phase == Phase::forward || phase == Phase::loss; }
+
+  // Nodes that save something and made no block have no op yet: they go where their number belongs.
+  void order_saving_nodes() {
+    std::unordered_map<std::int64_t, bool> made;
+    for (const Draft& each : drafts_)
+      if (is_forward(each.phase) && each.node != no_node) made[each.node] = true;
+    std::vector<std::int64_t> missing;
+    for (const auto& [node, list] : saves_)
+      if (made.find(node) == made.end()) missing.push_back(node);
+    std::sort(missing.begin(), missing.end());
+    std::stable_sort(scopes_.begin(), scopes_.end(), [](const Scoped& a, const Scoped& b) { return a.number < b.number; });
+    std::vector<Draft> all;
+    all.reserve(drafts_.size() + missing.size());
+    std::size_t next = 0;
+    const auto insert = [&](const Draft& beside) {
+      Draft each;
+      each.phase = beside.phase;
+      each.thread = beside.thread;
+      each.node = missing[next];
+      each.scope = scope_of(missing[next++], beside.scope);
+      each.time_ns = beside.time_ns;
+      all.push_back(std::move(each));
+    };
+    for (Draft& each : drafts_) {
+      if (is_forward(each.phase) && each.node != no_node)
+        while (next < missing.size() && missing[next] < each.node) insert(each);
+      if (each.phase == Phase::backward && next < missing.size() && !all.empty()) {
+        // What is left of this forward: the last nodes before backward.
+        const Draft last = all.back();
+        while (next < missing.size() && is_forward(last.phase)) insert(last);
+      }
+      all.push_back(std::move(each));
+    }
+    drafts_ = std::move(all);
+    names_of_nodes();
+  }
+  std::uint32_t scope_of(std::int64_t node, std::uint32_t other) const {
+    const auto after =
+        std::upper_bound(scopes_.begin(), scopes_.end(), node, [](std::int64_t number, const Scoped& each) { return number < each.number; });
+    return after == scopes_.begin() ? other : (after - 1)->scope;
+  }
+  void names_of_nodes() {
+    for (Draft& each : drafts_)
+      if (is_forward(each.phase) && each.node != no_node)
+        if (const auto found = names_.find(each.node); found != names_.end()) each.name = found->second;
+  }
+
+  std::string unique(std::string name) {
+    const std::uint32_t number = ++used_[name];
+    return ledger::numbered_name(std::move(name), number);
+  }
+
+  std::uint32_t tensor_of(std::uint32_t ordinal) const {
+    const auto found = index_.find(ordinal);
+    return found == index_.end() ? none : found->second;
+  }
+
+  void add_tensor(std::uint32_t ordinal, std::string name) {
+    const Block& block = *ledger_.blocks.find(ordinal);
+    Tensor tensor;
+    tensor.id = unique(std::move(name));
+    tensor.bytes = ledger_.blocks.bytes(block);
+    tensor.memory_class = ledger::class_of(block);
+    tensor.wrapped_number = wrapped_.count(ordinal) != 0;
+    index_[ordinal] = builder_.add_tensor(std::move(tensor));
+  }
+
+  // "GPT.bs.0.ln1/NativeLayerNormBackward0.result1" of what the graph holds; else the module or node that made it.
+  std::string name_of(std::uint32_t ordinal, const Draft& by) {
+    const trace::Dictionary& names = file_.dictionary();
+    std::string module(paths_.module(by.scope));
+    if (const auto slot = first_slot_.find(ordinal); slot != first_slot_.end())
+      return ledger::value_name(std::move(module), names.string(slot->second));
+    const std::string node(names.string(by.name));
+    return ledger::value_name(std::move(module), (node.empty() ? std::string(trace::phase_name(by.phase)) : node) + ".temporary");
+  }
+
+  void tensors() {
+    // What the step found and lets go of.
+    std::vector<std::uint32_t> given;
+    for (const Draft& each : drafts_)
+      for (const std::uint32_t ordinal : each.frees)
+        if (ledger_.blocks.find(ordinal)->birth < step_.first_event) given.push_back(ordinal);
+    std::sort(given.begin(), given.end());
+    for (const std::uint32_t ordinal : given) {
+      const Block& block = *ledger_.blocks.find(ordinal);
+      add_tensor(ordinal, "before the step/" + std::string(trace::class_name(ledger::class_of(block))));
+      builder_.model.inputs.push_back(index_[ordinal]);
+    }
+    for (const Draft& each : drafts_)
+      for (const std::uint32_t ordinal : each.writes) add_tensor(ordinal, name_of(ordinal, each));
+  }
+
+  void ops() {
+    std::unordered_map<std::int64_t, std::uint32_t> first_op, first_backward;  // by node
+    std::unordered_map<std::uint32_t, std::uint32_t> writer;                   // by tensor: draft
+    for (std::uint32_t index = 0; index < drafts_.size(); ++index) {
+      const Draft& each = drafts_[index];
+      for (const std::uint32_t ordinal : each.writes) writer[tensor_of(ordinal)] = index;
+      if (each.node != no_node && is_forward(each.phase)) first_op.try_emplace(each.node, index);
+      if (each.node != no_node && each.phase == Phase::backward) first_backward.try_emplace(each.node, index);
+    }
+    std::vector<std::vector<std::uint32_t>> saves(drafts_.size());
+    for (const auto& [node, list] : saves_) {
+      const auto at = first_op.find(node);
+      if (at == first_op.end()) continue;
+      for (const Saved& each : list) {
+        const std::uint32_t tensor = tensor_of(each.ordinal);
+        if (tensor == none) continue;
+        const auto made = writer.find(tensor);
+        saves[made == writer.end() ? at->second : std::max(at->second, made->second)].push_back(tensor);
+      }
+    }
+    std::vector<std::uint32_t> death(builder_.model.tensors.size(), none);  // draft
+    for (std::uint32_t index = 0; index < drafts_.size(); ++index)
+      for (const std::uint32_t ordinal : drafts_[index].frees) death[tensor_of(ordinal)] = index;
+    for (std::uint32_t index = 0; index < drafts_.size(); ++index) {
+      const Draft& each = drafts_[index];
+      ModelBuilder::Lists lists;
+      for (const std::uint32_t ordinal : each.writes) lists.writes.push_back(tensor_of(ordinal));
+      for (const std::uint32_t ordinal : each.frees) lists.frees.push_back(tensor_of(ordinal));
+      lists.saves = std::move(saves[index]);
+      std::sort(lists.saves.begin(), lists.saves.end());
+      Op op;
+      op.phase = each.phase == Phase::recompute ? Phase::forward : each.phase;
+      op.module = builder_.module(paths_.module(each.scope));
+      op.name = file_.dictionary().string(each.name);
+      op.id = op_id(each);
+      op.cost = time_to_next(index);
+      op.packs_before = std::none_of(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t tensor) {
+        return std::find(lists.writes.begin(), lists.writes.end(), tensor) != lists.writes.end();
+      });
+      if (each.phase == Phase::backward && each.node != no_node) {
+        if (const auto forward = first_op.find(each.node); forward != first_op.end() && forward->second < index) op.forward = forward->second;
+        if (op.forward != none && first_backward[each.node] == index) needs(each.node, index, death, lists.reads);
+      }
+      builder_.add_op(std::move(op), lists);
+    }
+  }
+
+  // What a node needs when it runs: what was saved for it, as far as it lives.
+  void needs(std::int64_t node, std::uint32_t index, const std::vector<std::uint32_t>& death, std::vector<std::uint32_t>& reads) const {
+    const auto found = saves_.find(node);
+    if (found == saves_.end()) return;
+    for (const Saved& each : found->second)
+      if (const std::uint32_t tensor = tensor_of(each.ordinal); tensor != none && (death[tensor] == none || death[tensor] >= index))
+        reads.push_back(tensor);
+  }
+
+  std::string op_id(const Draft& each) {
+    std::string name(file_.dictionary().string(each.name));
+    if (name.empty()) name = trace::phase_name(each.phase);
+    if (each.node != no_node) name += "@" + std::to_string(each.node);
+    return unique((each.phase == Phase::backward ? "backward/" : "") + name);
+  }
+
+  std::uint64_t time_to_next(std::uint32_t index) const {
+    const Draft& each = drafts_[index];
+    if (index + 1 == drafts_.size() || drafts_[index + 1].thread != each.thread || drafts_[index + 1].phase != each.phase) return 0;
+    return drafts_[index + 1].time_ns - std::min(drafts_[index + 1].time_ns, each.time_ns);
+  }
+
+  void statics() {
+    const trace::Dictionary& names = file_.dictionary();
+    ledger_.blocks.for_each([&](std::uint32_t ordinal, const Block& block) {
+      if (block.heap() != ledger_.shown_heap || block.birth >= step_.first_event || block.death < end_) return;
+      if (block.death != Block::none && index_.find(ordinal) != index_.end()) return;
+      if (block.death < step_.first_event) return;
+      StaticStorage storage;
+      storage.bytes = ledger_.blocks.bytes(block);
+      storage.memory_class = ledger::class_of(block);
+      const auto details = attribution_.details.find(ordinal);
+      std::string name;
+      if (details != attribution_.details.end() && !details->second.names.empty())
+        name = names.string(details->second.names.front().name);
+      storage.id = unique(name.empty() ? std::string(trace::class_name(storage.memory_class)) : std::move(name));
+      if (storage.memory_class == MemoryClass::optimizer_state) storage.from_step = 1;
+      builder_.model.statics.push_back(std::move(storage));
+    });
+  }
+
+  Result<RecordedStep> finish() {
+    RecordedStep out;
+    Model& model = builder_.model;
+    const trace::Dictionary& names = file_.dictionary();
+    const trace::Heap& heap = names.heaps[ledger_.shown_heap];
+    out.heap = names.string(heap.name);
+    model.name = "step " + std::to_string(step_.number) + " of " + file_.path();
+    model.conventions.rerun = Conventions::Rerun::early_stop;
+    model.conventions.physical_copy = true;
+    model.conventions.drop_at_region_end = true;
+    model.conventions.frees_are_listed = true;
+    model.physical.heap = out.heap;
+    model.physical.caching_allocator = heap.device_type == 1;
+    model.physical.rng_state = heap.device_type == 0 ? cpu_rng_state : 0;
+    const std::string unit = options_.unit.empty() ? repeated_modules(model) : options_.unit;
+    model.units = units_of(model, unit);
+    if (!options_.unit.empty() && model.units.empty())
+      return Error{ErrorKind::usage, file_.path(), {}, "no module of the step is called '" + unit + "'",
+                   model.modules.empty() ? "it has none" : "it has " + model.modules.front() + ", ..."};
+    Result<Model> finished = builder_.finish();
+    if (!finished) return cannot(file_, finished.error().what, "this is a fault of liveset, or the trace is damaged");
+    out.model = std::move(*finished);
+    out.unit = unit;
+    out.step = step_.number;
+    out.first_event = step_.first_event;
+    out.end_event = end_;
+    out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
+    if (heap.device_type != 0) out.notes.emplace_back("costs are the host's time to launch, not the device's");
+    return out;
+  }
+
+  const trace::TraceFile& file_;
+  const ledger::PhysicalLedger& ledger_;
+  const ledger::Attribution& attribution_;
+  const ledger::Step& step_;
+  const RecordedStepOptions& options_;
+  ledger::PathNames paths_;
+  ModelBuilder builder_;
+  std::uint64_t end_ = 0;
+  std::unique_ptr<ledger::BlockFinder> finder_;
+  std::vector<Thread> threads_;
+  std::vector<Draft> drafts_;
+  std::vector<Scoped> scopes_;
+  std::map<std::int64_t, std::vector<Saved>> saves_;           // by node
+  std::unordered_map<std::int64_t, std::uint32_t> names_;      // of nodes: String ids
+  std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
+  std::unordered_set<std::uint32_t> wrapped_;
+  std::unordered_map<std::string, std::uint32_t> used_;
+  bool numbered_ = false, recomputes_ = false;
+};
+
+// A step is whole when another one follows it.
+Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
+                                        const std::optional<std::int64_t>& wanted) {
+  if (ledger.steps.empty()) return cannot(file, "has no steps, so no step can be taken from it", "a model comes from a recorded training step");
+  const auto has_backward = [&](const ledger::Step& step) {
+    return std::any_of(ledger.backwards.begin(), ledger.backwards.end(),
+                       [&](const ledger::Backward& each) { return each.event >= step.first_event && each.event < step.end_event; });
+  };
+  const auto& steps = ledger.steps;
+  if (wanted) {
+    const auto found = std::find_if(steps.begin(), steps.end(), [&](const ledger::Step& step) { return step.number == *wanted; });
+    if (found == steps.end())
+      return Error{ErrorKind::usage, file.path(), {}, "has no step " + std::to_string(*wanted),
+                   "its steps are " + std::to_string(steps.front().number) + ".." + std::to_string(steps.back().number)};
+    if (!has_backward(*found)) return cannot(file, "step " + std::to_string(*wanted) + " has no backward", "give another --step");
+    return &*found;
+  }
+  for (std::size_t index = steps.size(); index-- > 0;)
+    if ((index + 1 < steps.size() || steps.size() == 1) && has_backward(steps[index])) return &steps[index];
+  for (std::size_t index = steps.size(); index-- > 0;)
+    if (has_backward(steps[index])) return &steps[index];
+  return cannot(file, "has no step with a backward, so there are no activations to model", "record training, not inference");
+}
+
+}  // namespace
+
+Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedStepOptions& options) {
+  ledger::PhysicalOptions physical;
+  physical.progress = options.progress;
+  if (!options.heap.empty()) {
+    Result<std::uint32_t> heap = ledger::find_heap(file, options.heap);
+    if (!heap) return heap.take_error();
+    physical.heap = *heap;
+  }
+  Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
+  if (!ledger) return ledger.take_error();
+  if (ledger->shown_heap == 0) return cannot(file, "has no blocks", "a model comes from a recorded training step");
+  Result<const ledger::Step*> step = choose_step(file, *ledger, options.step);
+  if (!step) return step.take_error();
+  if ((*step)->phases[static_cast<std::size_t>(Phase::recompute)].peak_bytes >= 0)
+    return cannot(file, "step " + std::to_string((*step)->number) + " recomputes: a model comes from a step without checkpointing",
+                  "record one step with checkpointing off; compare shows this one beside a prediction");
+  if ((*step)->first_event + max_step_events < (*step)->end_event && (*step)->end_event != ledger::no_event)
+    return cannot(file, "step " + std::to_string((*step)->number) + " has more than 10^8 events", "give a shorter step");
+  ledger::AttributionOptions attribute;
+  attribute.details_at = (*step)->first_event;
+  attribute.progress = options.progress;
+  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, attribute);
+  if (!attribution) return attribution.take_error();
+  return StepReader(file, *ledger, *attribution, **step, options).read();
+}
+
+}  // namespace liveset::model

@@ -1,0 +1,115 @@
+#include "viewer/model/repeated_modules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "viewer/ledger/value_names.h"
+#include "viewer/model/name_pattern.h"
+
+namespace liveset::model {
+namespace {
+
+constexpr std::size_t max_parts = 64;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Ends of the path's first, second, ... part: "GPT.bs.0" -> 3, 6, 8.
+std::vector<std::size_t> ends_of(std::string_view path) {
+  std::vector<std::size_t> ends;
+  for (auto dot = path.find('.'); dot != std::string_view::npos && ends.size() < max_parts; dot = path.find('.', dot + 1)) ends.push_back(dot);
+  ends.push_back(path.size());
+  return ends;
+}
+
+// "net.layer1.0" -> "net.layer*.*"
+std::string family_of(std::string_view path) {
+  std::string family;
+  for (const char c : path) {
+    if (!is_digit(c))
+      family += c;
+    else if (family.empty() || family.back() != '*')
+      family += '*';
+  }
+  return family;
+}
+
+struct Family {
+  std::set<std::string_view> members;
+  std::uint64_t bytes = 0;
+  std::size_t parts = 0;
+};
+
+// Bytes of what each module's own ops save and make.
+std::vector<std::uint64_t> saved_bytes(const Model& model) {
+  std::vector<bool> saved(model.tensors.size());
+  for (const Op& op : model.ops)
+    for (const std::uint32_t tensor : model.list(op.saves)) saved[tensor] = true;
+  std::vector<std::uint64_t> bytes(model.modules.size());
+  for (const Op& op : model.ops) {
+    if (op.phase != trace::Phase::forward || op.module == none) continue;
+    for (const std::uint32_t tensor : model.list(op.writes))
+      if (saved[tensor]) bytes[op.module] += model.tensors[tensor].bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string repeated_modules(const Model& model) {
+  const std::vector<std::uint64_t> bytes = saved_bytes(model);
+  std::map<std::string, Family> families;
+  std::string root;
+  for (std::size_t module = 0; module < model.modules.size(); ++module) {
+    const std::string_view path = model.modules[module];
+    const std::vector<std::size_t> ends = ends_of(path);
+    if (root.empty()) root = path.substr(0, ends.front());
+    for (std::size_t part = 1; part < ends.size(); ++part) {
+      const std::string_view member = path.substr(0, ends[part]);
+      if (!is_digit(member.back())) continue;
+      Family& family = families[family_of(member)];
+      family.members.insert(member);
+      family.bytes += bytes[module];
+      family.parts = part;
+    }
+  }
+  const Family* best = nullptr;
+  std::string name;
+  for (const auto& [pattern, family] : families) {
+    if (family.members.size() < 2) continue;
+    if (best != nullptr && (family.bytes < best->bytes || (family.bytes == best->bytes && family.parts >= best->parts))) continue;
+    best = &family;
+    name = pattern;
+  }
+  if (best != nullptr && best->bytes > 0) return name;
+  return root.empty() ? root : root + ".*";
+}
+
+std::vector<Unit> units_of(const Model& model, std::string_view pattern) {
+  // The member of the family that a module is or lies in; empty: none.
+  std::vector<std::string_view> member(model.modules.size());
+  for (std::size_t module = 0; module < model.modules.size(); ++module) {
+    const std::string_view path = model.modules[module];
+    for (const std::size_t end : ends_of(path))
+      if (matches_name(pattern, path.substr(0, end))) {
+        member[module] = path.substr(0, end);
+        break;
+      }
+  }
+  std::vector<Unit> units;
+  std::map<std::string_view, std::uint32_t> runs;
+  std::string_view current;
+  for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
+    const bool forward = model.ops[op].phase == trace::Phase::forward && model.ops[op].module != none;
+    const std::string_view here = forward ? member[model.ops[op].module] : std::string_view();
+    if (!here.empty() && here == current) {
+      units.back().end = op + 1;
+      continue;
+    }
+    current = here;
+    if (!here.empty()) units.push_back({ledger::numbered_name(std::string(here), ++runs[here]), op, op + 1});
+  }
+  return units;
+}
+
+}  // namespace liveset::model

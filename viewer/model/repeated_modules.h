@@ -1,0 +1,18 @@
+// Which modules of a step are its layers.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "viewer/model/model.h"
+
+namespace liveset::model {
+
+// Modules that are members of one family ("GPT.bs.0", "GPT.bs.1": "GPT.bs.*"; "net.layer1.0": "net.layer*.*"). Of all families with two
+// members and more the one whose members save most bytes, of equal ones the outermost; without any the children of the root.
+std::string repeated_modules(const Model& model);
+
+// A unit for each run of forward ops in a module that `pattern` names, or below it; a member that runs twice is two units.
+std::vector<Unit> units_of(const Model& model, std::string_view pattern);
+
+}  // namespace liveset::model

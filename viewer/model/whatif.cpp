@@ -1,0 +1,46 @@
+#include "viewer/model/whatif.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace liveset::model {
+
+std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uint64_t event) {
+  std::vector<std::uint64_t> bytes(trace::class_count);
+  for (const StaticStorage& storage : memory.statics) bytes[static_cast<std::size_t>(storage.memory_class)] += storage.bytes;
+  if (event == never) return bytes;
+  for (const PredictedBlock& block : memory.blocks)
+    if (block.made <= event && block.freed > event) bytes[static_cast<std::size_t>(block.memory_class)] += block.bytes;
+  return bytes;
+}
+
+Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options) {
+  Result<Prediction> prediction = predict(model, policy, options);
+  if (!prediction) return prediction.take_error();
+  Result<PredictedCounters> counters = predict_counters(model, prediction->memory);
+  if (!counters) return counters.take_error();
+  Outcome out;
+  out.policy = policy.text;
+  out.counters = *counters;
+  std::copy(std::begin(prediction->memory.phase_peak), std::end(prediction->memory.phase_peak), std::begin(out.phase_peak));
+  out.forward_cost = prediction->forward_cost;
+  out.extra_cost = prediction->extra_cost;
+  out.peak_ids = prediction->ledger.peak_ids;
+  out.class_bytes = class_bytes_after(prediction->memory, prediction->memory.peak_event);
+  return out;
+}
+
+std::vector<Policy> usual_policies(const Model& model) {
+  std::vector<std::string> texts{"save-all", "full", "sqrt"};
+  const std::uint64_t layers = model.units.size();
+  for (const std::uint64_t length : {std::uint64_t{2}, std::uint64_t{5}, layers})
+    if (length > 1 && length <= layers) texts.push_back("segment:" + std::to_string(length));
+  std::vector<Policy> policies;
+  for (const std::string& text : texts) {
+    const bool known = std::any_of(policies.begin(), policies.end(), [&](const Policy& policy) { return policy.text == text; });
+    if (!known) policies.push_back(std::move(*parse_policy(text)));
+  }
+  return policies;
+}
+
+}  // namespace liveset::model

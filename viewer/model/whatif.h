@@ -1,0 +1,28 @@
+// One step under several policies.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "viewer/model/counters.h"
+#include "viewer/model/predict.h"
+
+namespace liveset::model {
+
+struct Outcome {
+  std::string policy;
+  PredictedCounters counters;
+  std::uint64_t phase_peak[trace::phase_count] = {};  // requested
+  std::uint64_t forward_cost = 0, extra_cost = 0;     // in the model's unit: nanoseconds of a recorded step
+  std::uint64_t peak_ids = 0;
+  std::vector<std::uint64_t> class_bytes;             // by MemoryClass, live at the peak of requested
+};
+
+Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});
+
+// Policies that are worth a look where none is asked for: those that need no number, and thirds of the way between.
+std::vector<Policy> usual_policies(const Model& model);
+
+// Bytes by class (trace::MemoryClass) that live after the event; `never`: the statics alone.
+std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uint64_t event);
+
+}  // namespace liveset::model
