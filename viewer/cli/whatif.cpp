@@ -47,7 +47,10 @@ Status run(const Options& options, Context& context) {
     report.outcomes.push_back(std::move(*outcome));
   }
   if (report.outcomes.front().counters.of(options.counter) == nullptr)
-    return Error{ErrorKind::usage, file->path(), {}, "of heap " + report.step.heap + " only requested bytes are known",
+    return Error{ErrorKind::usage,
+                 file->path(),
+                 {},
+                 "of heap " + report.step.heap + " only requested bytes are known",
                  "its blocks come from no caching allocator; give --counter requested"};
   if (context.format == Format::json)
     print_json(report::whatif_json(report));
@@ -64,10 +67,13 @@ Status run(const Options& options, Context& context) {
 void add_whatif(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("whatif", "a recorded step under another checkpointing policy: its peak and its extra time");
   command->footer(
-      "The step must have been recorded without checkpointing. Layers are its repeated modules (a transformer's blocks), or those of --unit.\n"
-      "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching allocator.\n"
+      "The step must have been recorded without checkpointing. Layers are its repeated modules (a transformer's blocks), or those of "
+      "--unit.\n"
+      "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching "
+      "allocator.\n"
       "Extra time is what the layers that run again took in the recorded forward.\n"
-      "Policies: " + std::string(model::policy_forms()) + "\n");
+      "Policies: " +
+      std::string(model::policy_forms()) + "\n");
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
@@ -76,7 +82,8 @@ void add_whatif(CLI::App& app, Context& context) {
       ->option_text("POLICY")
       ->allow_extra_args(false);
   command->add_option("--step", options->step, "which step; default: the last whole one")->option_text("N");
-  command->add_option("--heap", options->heap, "which heap, as in cuda:0; default: the one that people ask about first")->option_text("NAME");
+  command->add_option("--heap", options->heap, "which heap, as in cuda:0; default: the one that people ask about first")
+      ->option_text("NAME");
   command->add_option("--unit", options->unit, "modules that are layers, as in 'GPT.bs.*'")->option_text("PATTERN");
   command->add_option("--alloc-conf", options->settings, "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator")->option_text("TEXT");
   add_choice<model::CounterKind>(*command, "--counter",

@@ -60,6 +60,7 @@ struct Op {
   trace::Phase phase = trace::Phase::forward;
   bool packs_before = false;  // its saves are packed before its kernel runs
   bool random = false, side_effect = false;
+  bool continues = false;       // a further part of the op before it
   std::uint64_t cost = 0;       // nanoseconds in a recorded step, else any unit
   std::uint64_t workspace = 0;  // bytes
   Slice reads, writes, saves, frees;

@@ -238,6 +238,8 @@ class Executor {
     memory.blocks[index].freed = memory.events.size();
     memory.events.push_back({index, false, phase_});
     live_bytes_ -= memory.blocks[index].bytes;
+    std::uint64_t& phase_peak = memory.phase_peak[static_cast<std::size_t>(phase_)];
+    phase_peak = std::max(phase_peak, live_bytes_);
   }
 
   const Model& model_;

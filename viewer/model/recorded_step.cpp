@@ -24,7 +24,7 @@ using trace::MemoryClass;
 using trace::Phase;
 
 constexpr std::int64_t no_node = -1;
-constexpr int int64 = 4, float64 = 7;  // numbers of c10::ScalarType
+constexpr int int64 = 4, float64 = 7;          // numbers of c10::ScalarType
 constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
 constexpr std::uint64_t max_step_events = 100'000'000;
 
@@ -52,8 +52,9 @@ class StepReader {
     if (Status status = follow(); !status) return status.take_error();
     if (!numbered_)
       return cannot(file_, "does not say which operator made a block", "record the job again: traces say it since format 1.3");
-    if (saves_.empty()) return cannot(file_, "step " + std::to_string(step_.number) + " has no backward that a graph walk preceded",
-                                      "a model comes from a step of a PyTorch job that was recorded from its begin");
+    if (saves_.empty())
+      return cannot(file_, "step " + std::to_string(step_.number) + " has no backward that a graph walk preceded",
+                    "a model comes from a step of a PyTorch job that was recorded from its begin");
     join();
     order_saving_nodes();
     tensors();
@@ -271,8 +272,8 @@ class StepReader {
     names_of_nodes();
   }
   std::uint32_t scope_of(std::int64_t node, std::uint32_t other) const {
-    const auto after =
-        std::upper_bound(scopes_.begin(), scopes_.end(), node, [](std::int64_t number, const Scoped& each) { return number < each.number; });
+    const auto after = std::upper_bound(scopes_.begin(), scopes_.end(), node,
+                                        [](std::int64_t number, const Scoped& each) { return number < each.number; });
     return after == scopes_.begin() ? other : (after - 1)->scope;
   }
   void names_of_nodes() {
@@ -366,8 +367,11 @@ class StepReader {
       op.packs_before = std::none_of(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t tensor) {
         return std::find(lists.writes.begin(), lists.writes.end(), tensor) != lists.writes.end();
       });
+      op.continues = index > 0 && each.node != no_node && is_forward(each.phase) && drafts_[index - 1].node == each.node &&
+                     is_forward(drafts_[index - 1].phase);
       if (each.phase == Phase::backward && each.node != no_node) {
-        if (const auto forward = first_op.find(each.node); forward != first_op.end() && forward->second < index) op.forward = forward->second;
+        if (const auto forward = first_op.find(each.node); forward != first_op.end() && forward->second < index)
+          op.forward = forward->second;
         if (op.forward != none && first_backward[each.node] == index) needs(each.node, index, death, lists.reads);
       }
       builder_.add_op(std::move(op), lists);
@@ -407,8 +411,7 @@ class StepReader {
       storage.memory_class = ledger::class_of(block);
       const auto details = attribution_.details.find(ordinal);
       std::string name;
-      if (details != attribution_.details.end() && !details->second.names.empty())
-        name = names.string(details->second.names.front().name);
+      if (details != attribution_.details.end() && !details->second.names.empty()) name = names.string(details->second.names.front().name);
       storage.id = unique(name.empty() ? std::string(trace::class_name(storage.memory_class)) : std::move(name));
       if (storage.memory_class == MemoryClass::optimizer_state) storage.from_step = 1;
       builder_.model.statics.push_back(std::move(storage));
@@ -432,7 +435,10 @@ class StepReader {
     const std::string unit = options_.unit.empty() ? repeated_modules(model) : options_.unit;
     model.units = units_of(model, unit);
     if (!options_.unit.empty() && model.units.empty())
-      return Error{ErrorKind::usage, file_.path(), {}, "no module of the step is called '" + unit + "'",
+      return Error{ErrorKind::usage,
+                   file_.path(),
+                   {},
+                   "no module of the step is called '" + unit + "'",
                    model.modules.empty() ? "it has none" : "it has " + model.modules.front() + ", ..."};
     Result<Model> finished = builder_.finish();
     if (!finished) return cannot(file_, finished.error().what, "this is a fault of liveset, or the trace is damaged");
@@ -458,8 +464,8 @@ class StepReader {
   std::vector<Thread> threads_;
   std::vector<Draft> drafts_;
   std::vector<Scoped> scopes_;
-  std::map<std::int64_t, std::vector<Saved>> saves_;           // by node
-  std::unordered_map<std::int64_t, std::uint32_t> names_;      // of nodes: String ids
+  std::map<std::int64_t, std::vector<Saved>> saves_;                     // by node
+  std::unordered_map<std::int64_t, std::uint32_t> names_;                // of nodes: String ids
   std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
   std::unordered_set<std::uint32_t> wrapped_;
   std::unordered_map<std::string, std::uint32_t> used_;
@@ -469,7 +475,8 @@ class StepReader {
 // A step is whole when another one follows it.
 Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                         const std::optional<std::int64_t>& wanted) {
-  if (ledger.steps.empty()) return cannot(file, "has no steps, so no step can be taken from it", "a model comes from a recorded training step");
+  if (ledger.steps.empty())
+    return cannot(file, "has no steps, so no step can be taken from it", "a model comes from a recorded training step");
   const auto has_backward = [&](const ledger::Step& step) {
     return std::any_of(ledger.backwards.begin(), ledger.backwards.end(),
                        [&](const ledger::Backward& each) { return each.event >= step.first_event && each.event < step.end_event; });
@@ -478,7 +485,10 @@ Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledg
   if (wanted) {
     const auto found = std::find_if(steps.begin(), steps.end(), [&](const ledger::Step& step) { return step.number == *wanted; });
     if (found == steps.end())
-      return Error{ErrorKind::usage, file.path(), {}, "has no step " + std::to_string(*wanted),
+      return Error{ErrorKind::usage,
+                   file.path(),
+                   {},
+                   "has no step " + std::to_string(*wanted),
                    "its steps are " + std::to_string(steps.front().number) + ".." + std::to_string(steps.back().number)};
     if (!has_backward(*found)) return cannot(file, "step " + std::to_string(*wanted) + " has no backward", "give another --step");
     return &*found;

@@ -6,7 +6,8 @@
 // blocks that the graph held happen where the node that needs them ran; so a policy can move them.
 //
 // What a recorded step does not tell, and the model therefore assumes:
-// - what reads what. A region gives up at its end what it saves, though torch lets go of some of it earlier: the forward of a region may hold
+// - what reads what. A region gives up at its end what it saves, though torch lets go of some of it earlier: the forward of a region may
+// hold
 //   less than predicted. What a region returns is what its last op with a block left has made.
 // - costs are the host's time from one op to the next: on a GPU that is the time to launch.
 #pragma once
@@ -33,8 +34,8 @@ struct RecordedStep {
   std::int64_t step = 0;
   std::string heap, unit;
   std::uint64_t first_event = 0, end_event = 0;
-  std::uint64_t peak_bytes = 0;      // recorded
-  std::vector<std::string> notes;    // what is not known of this step, for people
+  std::uint64_t peak_bytes = 0;    // recorded
+  std::vector<std::string> notes;  // what is not known of this step, for people
 };
 
 // Errors: no blocks or no backward in the trace ("trace without activations"), no such step or heap, a step that recomputes,

@@ -17,7 +17,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 // Ends of the path's first, second, ... part: "GPT.bs.0" -> 3, 6, 8.
 std::vector<std::size_t> ends_of(std::string_view path) {
   std::vector<std::size_t> ends;
-  for (auto dot = path.find('.'); dot != std::string_view::npos && ends.size() < max_parts; dot = path.find('.', dot + 1)) ends.push_back(dot);
+  for (auto dot = path.find('.'); dot != std::string_view::npos && ends.size() < max_parts; dot = path.find('.', dot + 1))
+    ends.push_back(dot);
   ends.push_back(path.size());
   return ends;
 }

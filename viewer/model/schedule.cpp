@@ -184,7 +184,14 @@ class RegionSchedule {
     return regions_.recomputed[region].keeps_outputs[op - regions_.recomputed[region].begin];
   }
 
-  bool kept_output(std::uint32_t op) const { return op != none && keeps_outputs(op); }
+  // What an operator frees itself is no output of it.
+  bool is_kept_output(std::uint32_t tensor) const {
+    const Tensors& state = tensors_[tensor];
+    if (state.producer == none || !keeps_outputs(state.producer)) return false;
+    std::uint32_t last = state.producer;
+    while (last + 1 < model_.ops.size() && model_.ops[last + 1].continues) ++last;
+    return state.freed_by == none || state.freed_by > last;
+  }
 
   // An op in the region `where` (none: in no region) reads or saves the tensor, and needs it up to the op `last`.
   void spoken_of(std::uint32_t tensor, std::uint32_t where, std::uint32_t last) {
@@ -197,8 +204,8 @@ class RegionSchedule {
 
   void decide() {
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
-      tensors_[tensor].kept = !model_.tensors[tensor].value || home(tensor) == none || keeps_outputs(tensors_[tensor].producer) ||
-                              model_.tensors[tensor].wrapped_number;
+      tensors_[tensor].kept =
+          !model_.tensors[tensor].value || home(tensor) == none || is_kept_output(tensor) || model_.tensors[tensor].wrapped_number;
     std::vector<std::uint32_t> backward_of(model_.ops.size(), none);  // the last one
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index)
       if (model_.ops[index].forward != none) backward_of[model_.ops[index].forward] = index;
@@ -221,8 +228,7 @@ class RegionSchedule {
       const std::uint32_t own = home(tensor);
       if (own == none || !model_.tensors[tensor].value) continue;
       if (!tensors_[tensor].kept) work_[own].made.push_back(tensor);
-      tensors_[tensor].copied =
-          tensors_[tensor].kept && early_stop(own) && tensors_[tensor].saved_at_home && !keeps_outputs(tensors_[tensor].producer);
+      tensors_[tensor].copied = tensors_[tensor].kept && early_stop(own) && tensors_[tensor].saved_at_home && !is_kept_output(tensor);
     }
     for (Work& work : work_)
       std::sort(work.made.begin(), work.made.end(),
@@ -286,7 +292,8 @@ class RegionSchedule {
             if (outside(tensor)) pin(tensor, index);
         if (keeps_outputs(op))
           for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
-            if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done)
+            if (is_kept_output(tensor) && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done &&
+                (model_.ops[tensors_[tensor].freed_by].phase != Phase::backward || op >= work_[index].stop))
               pinned_until_[tensor] = work_[index].done;
       }
     }
@@ -463,12 +470,13 @@ class RegionSchedule {
     // The frames that were abandoned let go of what the rest would have freed.
     for (std::uint32_t op = work.stop; op < region.end; ++op)
       for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
-        if (const std::uint32_t maker = tensors_[tensor].producer; maker < work.stop || !kept_output(maker)) end_inside(tensor, index);
+        if (tensors_[tensor].producer < work.stop || !is_kept_output(tensor)) end_inside(tensor, index);
     // What the step keeps of its first making was made a second time for nothing.
     for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
     if (early_stop(index))
       for (const std::uint32_t tensor : copies_)
-        if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number)) append(Do::forget, Phase::recompute, tensor);
+        if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number))
+          append(Do::forget, Phase::recompute, tensor);
     if (work.random_state != none) append(Do::release, Phase::recompute, work.random_state + 1);
   }
   // What a selective region kept is handed to the re-run, which lets go of it as the forward would have; what the re-run did not come to

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "viewer/ledger/value_names.h"
+
 namespace liveset::model {
 
 std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uint64_t event) {
@@ -13,6 +15,25 @@ std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uin
     if (block.made <= event && block.freed > event) bytes[static_cast<std::size_t>(block.memory_class)] += block.bytes;
   return bytes;
 }
+
+namespace {
+
+std::vector<LiveTensor> largest_live(const Model& model, const Prediction& prediction) {
+  const MemoryCurve& memory = prediction.memory;
+  std::vector<const PredictedBlock*> blocks;
+  if (memory.peak_event != never)
+    for (const PredictedBlock& block : memory.blocks)
+      if (block.made <= memory.peak_event && block.freed > memory.peak_event) blocks.push_back(&block);
+  std::stable_sort(blocks.begin(), blocks.end(), [](const PredictedBlock* a, const PredictedBlock* b) { return a->bytes > b->bytes; });
+  if (blocks.size() > Outcome::max_live) blocks.resize(Outcome::max_live);
+  std::vector<LiveTensor> live;
+  for (const PredictedBlock* const block : blocks)
+    live.push_back(
+        {ledger::incarnation_name(prediction.tensor_name(model, block->tensor), block->incarnation), block->memory_class, block->bytes});
+  return live;
+}
+
+}  // namespace
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options) {
   Result<Prediction> prediction = predict(model, policy, options);
@@ -27,6 +48,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictO
   out.extra_cost = prediction->extra_cost;
   out.peak_ids = prediction->ledger.peak_ids;
   out.class_bytes = class_bytes_after(prediction->memory, prediction->memory.peak_event);
+  out.live = largest_live(model, *prediction);
   return out;
 }
 

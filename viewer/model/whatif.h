@@ -8,13 +8,22 @@
 
 namespace liveset::model {
 
+struct LiveTensor {
+  std::string name;  // "GPT.bs.0.ln1/NativeLayerNormBackward0.result1@1": behind the '@' how often it was made again
+  trace::MemoryClass memory_class = trace::MemoryClass::none;
+  std::uint64_t bytes = 0;
+};
+
 struct Outcome {
+  static constexpr std::size_t max_live = 50;
+
   std::string policy;
   PredictedCounters counters;
   std::uint64_t phase_peak[trace::phase_count] = {};  // requested
   std::uint64_t forward_cost = 0, extra_cost = 0;     // in the model's unit: nanoseconds of a recorded step
   std::uint64_t peak_ids = 0;
-  std::vector<std::uint64_t> class_bytes;             // by MemoryClass, live at the peak of requested
+  std::vector<std::uint64_t> class_bytes;  // by MemoryClass, live at the peak of requested
+  std::vector<LiveTensor> live;            // then: the largest that the step made
 };
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});

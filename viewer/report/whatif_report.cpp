@@ -35,6 +35,9 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
   for (std::size_t index = 0; index < outcome.class_bytes.size(); ++index)
     if (outcome.class_bytes[index] != 0)
       json["classes"][std::string(trace::class_name(static_cast<trace::MemoryClass>(index)))] = outcome.class_bytes[index];
+  json["live"] = ordered_json::array();
+  for (const model::LiveTensor& tensor : outcome.live)
+    json["live"].push_back({{"name", tensor.name}, {"class", trace::class_name(tensor.memory_class)}, {"bytes", tensor.bytes}});
   return json;
 }
 
@@ -80,8 +83,8 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
 
 std::string whatif_text(const WhatIfReport& report, const Style& style) {
   const model::RecordedStep& step = report.step;
-  std::string text = "step " + std::to_string(step.step) + " of " + printable(report.trace, style) + ", heap " + printable(step.heap, style) +
-                     ": recorded peak " + format_bytes(step.peak_bytes, style.exact_bytes) + " (allocated)\n";
+  std::string text = "step " + std::to_string(step.step) + " of " + printable(report.trace, style) + ", heap " +
+                     printable(step.heap, style) + ": recorded peak " + format_bytes(step.peak_bytes, style.exact_bytes) + " (allocated)\n";
   text += "layers: " + counted(step.model.units.size(), "module") + " " + printable(step.unit, style) + "\n\n";
   text += whatif_table(report, TableFormat::text, style);
   for (const std::string& note : step.notes) text += "\n" + wrapped("note: " + note, style, 2) + "\n";

@@ -1,0 +1,102 @@
+"""closed_loop.py NETWORK MODE: three training steps of a small network on the CPU, with nothing, every block, every second block, or
+all but the expensive outputs of every block made again. Prints the median seconds of the steps after the first."""
+import functools
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+DEVICE = sys.argv[3] if len(sys.argv) > 3 else "cpu"
+KEPT = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.convolution.default)
+
+
+def kept(context, operator, *arguments, **keywords):
+    return CheckpointPolicy.MUST_SAVE if operator in KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def run(mode, index, block, x):
+    if mode == "none" or (mode == "second" and index % 2):
+        return block(x)
+    if mode == "selective":
+        return checkpoint(block, x, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, kept))
+    return checkpoint(block, x, use_reentrant=False)
+
+
+class Blocks(nn.Module):
+    def __init__(self, mode, first, blocks, last):
+        super().__init__()
+        self.mode, self.first, self.blocks, self.last = mode, first, nn.ModuleList(blocks), last
+
+    def forward(self, x):
+        x = self.first(x)
+        for index, block in enumerate(self.blocks):
+            x = run(self.mode, index, block, x)
+        return self.last(x)
+
+
+def mlp(mode):
+    blocks = [nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 256), nn.Tanh()) for _ in range(6)]
+    return Blocks(mode, nn.Linear(64, 256), blocks, nn.Linear(256, 10)), torch.randn(512, 64)
+
+
+class Residual(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.c1, self.n1 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.c2, self.n2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+
+    def forward(self, x):
+        y = F.relu(self.n1(self.c1(x)))
+        return F.relu(self.n2(self.c2(y)) + x)
+
+
+def resnet(mode):
+    last = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    return Blocks(mode, nn.Conv2d(3, 32, 3, padding=1), [Residual(32) for _ in range(4)], last), torch.randn(16, 3, 32, 32)
+
+
+class Encoder(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.n1, self.n2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.n1(x)).chunk(3, -1))
+        scores = F.dropout(torch.softmax(q @ k.transpose(-1, -2), -1), 0.1, self.training)
+        x = x + self.drop(self.out((scores @ v).transpose(1, 2).reshape(batch, length, width)))
+        return x + self.drop(self.down(self.drop(F.gelu(self.up(self.n2(x))))))
+
+
+def encoder(mode):
+    last = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 10))
+    return Blocks(mode, nn.Linear(16, 64), [Encoder(64, 4) for _ in range(5)], last), torch.randn(8, 96, 16)
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model, x = {"mlp": mlp, "resnet": resnet, "encoder": encoder}[sys.argv[1]](sys.argv[2])
+    model, x = model.to(DEVICE), x.to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        y = model(x)
+        F.cross_entropy(y.reshape(-1, 10), torch.zeros(y.numel() // 10, dtype=torch.long, device=DEVICE)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter() - begin)
+    print(f"{statistics.median(times[1:]):.6f}")
+
+
+if __name__ == "__main__":
+    main()
