@@ -1,22 +1,26 @@
-// `liveset compare TRACE MODEL --policy P`: what was recorded against what the model says. Exit status 1 where they differ by more
-// than --max-error.
+// `liveset compare TRACE MODEL|TRACE`: what was recorded beside what a model predicts, or beside another recording (a dry run). Exit
+// status 1 where they differ by more than --max-error.
 #include <charconv>
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/logical_output.h"
 #include "viewer/cli/traces.h"
 #include "viewer/compare/logical_compare.h"
+#include "viewer/compare/peaks.h"
 #include "viewer/ledger/logical_trace.h"
-#include "viewer/model/predict.h"
 #include "viewer/report/compare_report.h"
+#include "viewer/report/estimates.h"
+#include "viewer/report/gap_report.h"
 
 namespace liveset::cli {
 namespace {
 
 struct Options : ModelOptions {
-  std::string trace, max_error = "0", range;
-  bool held_only = false;
+  std::string trace, max_error = "0", range, heap, counter = "allocated", samples;
+  bool held_only = false, has_policy = false;
 };
 
 // "0.05" or "5%".
@@ -27,6 +31,37 @@ Result<double> parse_share(const std::string& text) {
   if (error != std::errc() || !(share >= 0) || (!rest.empty() && rest != "%"))
     return Error{ErrorKind::usage, "", {}, "--max-error '" + text + "' is no share", "give 0.05 or 5%"};
   return rest == "%" ? share / 100 : share;
+}
+
+// "8", or "8,12" where the two runs have other batches.
+struct Samples {
+  std::optional<std::uint64_t> measured, predicted;
+};
+Result<Samples> parse_samples(const std::string& text) {
+  Samples samples;
+  if (text.empty()) return samples;
+  const std::size_t comma = text.find(',');
+  const auto number = [](std::string_view part, std::optional<std::uint64_t>& out) {
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size() || value == 0) return false;
+    out = value;
+    return true;
+  };
+  const bool good = number(std::string_view(text).substr(0, comma), samples.measured) &&
+                    (comma == std::string::npos || number(std::string_view(text).substr(comma + 1), samples.predicted));
+  if (!good) return Error{ErrorKind::usage, "", {}, "--samples '" + text + "' is no number of samples a step", "give 8, or 8,12 for the two runs"};
+  if (!samples.predicted) samples.predicted = samples.measured;
+  return samples;
+}
+
+// By content: model files are text, and no other file is. What cannot be read is left to who reads it.
+bool is_model_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char head[4096];
+  file.read(head, sizeof head);
+  const std::string_view text(head, static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
 }
 
 // A model describes one step: of a longer trace the first step is taken, unless a range says otherwise.
@@ -46,9 +81,113 @@ Result<ledger::Range> choose_range(const trace::TraceFile& file, const std::stri
   return ledger::resolve_range(file, chosen);
 }
 
-Status run(const Options& options, Context& context) {
-  Result<double> max_error = parse_share(options.max_error);
-  if (!max_error) return max_error.take_error();
+Result<std::string> label_of(const trace::TraceFile& file, const compare::Side& side) {
+  Result<std::optional<report::DryRun>> dry_run = report::find_dry_run(file);
+  if (!dry_run) return dry_run.take_error();
+  return *dry_run ? report::label_of(**dry_run, side.heap, side.counter) : std::string();
+}
+
+compare::TraceOptions trace_options(const Options& options, const ledger::Range& range, ProgressBar& bar) {
+  return {options.heap, options.counter, range, bar.callback()};
+}
+
+Status run_traces(const Options& options, double max_error, const Samples& samples, Context& context) {
+  if (options.has_policy || options.held_only)
+    return Error{ErrorKind::usage, options.model, {}, std::string(options.has_policy ? "--policy" : "--held") + " is for a model, and this is a trace", ""};
+  Result<Reading> measured = open_reading(options.trace, options.range);
+  if (!measured) return measured.take_error();
+  Result<Reading> predicted = open_reading(options.model, options.range);
+  if (!predicted) return predicted.take_error();
+  Result<compare::PeakComparison> found = [&] {
+    ProgressBar bar("reading " + options.trace + " and " + options.model);
+    return compare::compare_traces(measured->file, trace_options(options, measured->range, bar), predicted->file,
+                                   trace_options(options, predicted->range, bar));
+  }();
+  if (!found) return found.take_error();
+  if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
+  if (found->predicted_pace) found->predicted_pace->samples_per_step = samples.predicted;
+  report::GapReport shown{std::move(*found), {}, {}};
+  Result<std::string> label = label_of(measured->file, shown.found.measured);
+  if (!label) return label.take_error();
+  shown.measured.label = *label;
+  label = label_of(predicted->file, shown.found.predicted);
+  if (!label) return label.take_error();
+  shown.predicted.label = *label;
+
+  const report::Style style = style_of(context);
+  const bool differ = !shown.found.is_meaningful() || shown.found.error() > max_error;
+  switch (context.format) {
+    case Format::table: std::cout << report::gap_text(shown, style); break;
+    case Format::md: std::cout << report::gap_markdown(shown, style); break;
+    case Format::csv: std::cout << report::gap_csv(shown); break;
+    case Format::json: {
+      nlohmann::ordered_json json{{"schema", "liveset.compare/1"}, {"trace", options.trace}, {"range", options.range}, {"max_error", max_error},
+                                  {"equal", shown.found.is_meaningful() && shown.found.error() == 0}};
+      json.update(report::gap_json(shown));
+      print_json(json);
+    }
+  }
+  if (differ) context.status = exit_difference;
+  report_health(measured->file, context);
+  report_health(predicted->file, context);
+  return Done{};
+}
+
+// Why peaks were not compared; empty: they were.
+struct PhysicalPart {
+  std::optional<report::GapReport> found;
+  std::string reason;
+};
+
+Result<PhysicalPart> physical_part(const Options& options, const Predicted& predicted, const trace::TraceFile& file, const Samples& samples) {
+  PhysicalPart part;
+  if (options.held_only) {
+    part.reason = "only what is held when backward begins was compared";
+    return part;
+  }
+  Result<ledger::Range> range = ledger::resolve_range(file, options.range);
+  if (!range) return range.take_error();
+  Result<compare::PeakComparison> found = [&] {
+    ProgressBar bar("reading " + file.path());
+    return compare::compare_with_model(file, trace_options(options, *range, bar), predicted.described, predicted.policy, options.model);
+  }();
+  if (!found) {
+    // A trace of values alone and a model of ids alone can still be compared as ledgers.
+    const bool asked_for_bytes = options.counter != "allocated" || !options.heap.empty();
+    if (asked_for_bytes) return found.take_error();
+    part.reason = found.error().message();
+    return part;
+  }
+  if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
+  report::GapReport shown{std::move(*found), {}, {"", predicted.policy.text}};
+  Result<std::string> label = label_of(file, shown.found.measured);
+  if (!label) return label.take_error();
+  shown.measured.label = *label;
+  part.found = std::move(shown);
+  return part;
+}
+
+// The fields of the comparison of peaks. `predicted.peak` keeps what it has of the logical ledger: ids, and where their peaks are.
+void add_physical(const PhysicalPart& part, nlohmann::ordered_json& json) {
+  if (!part.found) {
+    json["measured"] = {{"peak", nullptr}};
+    json["difference"] = json["gap"] = json["values"] = nullptr;
+    json["verdict"] = part.reason;
+    return;
+  }
+  nlohmann::ordered_json physical = report::gap_json(*part.found);
+  nlohmann::ordered_json predicted = physical["predicted"];
+  physical.erase("predicted");
+  json.update(physical);
+  json["predicted"]["logical_peak"] = json["predicted"]["peak"];
+  for (const auto& [key, value] : predicted["peak"].items())
+    if (key != "event") json["predicted"]["peak"][key] = value;
+  json["predicted"]["peak"]["memory_event"] = predicted["peak"]["event"];
+  predicted.erase("peak");
+  json["predicted"].update(predicted);
+}
+
+Status run_model(const Options& options, double max_error, const Samples& samples, Context& context) {
   const Result<Predicted> predicted = predict(options);
   if (!predicted) return predicted.error();
   const model::Prediction& prediction = predicted->prediction;
@@ -67,34 +206,72 @@ Status run(const Options& options, Context& context) {
                  "values come from liveset.h, or from the backward of a PyTorch job"};
 
   const compare::LogicalComparison comparison = compare::compare_logical(prediction.ledger, *recorded, options.held_only);
+  Result<PhysicalPart> physical = physical_part(options, *predicted, *file, samples);
+  if (!physical) return physical.take_error();
+  const bool peaks_compared = physical->found && physical->found->found.is_meaningful();
   if (context.format == Format::json) {
     const nlohmann::ordered_json head{{"schema", "liveset.compare/1"}, {"trace", options.trace},           {"range", chosen},
-                                      {"model", options.model},        {"policy", predicted->policy.text}, {"max_error", *max_error}};
-    report::write_comparison_json(std::cout, prediction.ledger, *recorded, comparison, head);
+                                      {"model", options.model},        {"policy", predicted->policy.text}, {"max_error", max_error}};
+    report::write_comparison_json(std::cout, prediction.ledger, *recorded, comparison, head,
+                                  [&](nlohmann::ordered_json& json) { add_physical(*physical, json); });
   } else if (context.format != Format::table) {
     report::write_comparison_table(std::cout, prediction.ledger, *recorded, comparison, table_format(context), style_of(context));
   } else {
+    if (physical->found) std::cout << report::gap_text(*physical->found, style_of(context)) << "\nLOGICAL LEDGERS\n";
     if (!chosen.empty()) std::cout << "of the trace: " << chosen << '\n';
     report::write_comparison_text(std::cout, prediction.ledger, *recorded, comparison, style_of(context));
   }
-  if (comparison.error > *max_error) context.status = exit_difference;
+  // Where the program does not name its values, the ledgers can be compared by size alone, and the peaks say more.
+  const double error = !peaks_compared              ? comparison.error
+                       : recorded->names_values() ? std::max(comparison.error, physical->found->found.error())
+                                                  : physical->found->found.error();
+  if (error > max_error) context.status = exit_difference;
   report_health(*file, context);
   return Done{};
+}
+
+Status run(const Options& options, Context& context) {
+  Result<double> max_error = parse_share(options.max_error);
+  if (!max_error) return max_error.take_error();
+  Result<Samples> samples = parse_samples(options.samples);
+  if (!samples) return samples.take_error();
+  return is_model_file(options.model) ? run_model(options, *max_error, *samples, context) : run_traces(options, *max_error, *samples, context);
 }
 
 }  // namespace
 
 void add_compare(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("compare", "a recorded step against what a model says of it");
+  CLI::App* command = app.add_subcommand("compare", "a recorded step beside what a model predicts, or beside another recording");
   auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()
       ->option_text(" ");
-  add_model_options(*command, *options);
+  command->add_option("MODEL", options->model, "model file, or the trace of another run (a dry run)")->required()->option_text(" ");
+  command
+      ->add_option_function<std::string>(
+          "--policy",
+          [options](const std::string& text) {
+            options->policy = text;
+            options->has_policy = true;
+          },
+          "of a model: save-all (default), full, segment:K, ...: `liveset predict --help` names all")
+      ->option_text("POLICY");
+  add_choice<std::string>(*command, "--counter",
+                          {{"requested", "requested"}, {"allocated", "allocated"}, {"active", "active"}, {"reserved", "reserved"}},
+                          "which peaks: requested, allocated (default), active or reserved",
+                          [options](const std::string& counter) { options->counter = counter; });
+  command->add_option("--heap", options->heap, "of the traces, by name: cuda:0; default: the one that summary shows")->option_text("NAME");
   command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")
       ->option_text("SHARE");
-  command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; default: the first step")->option_text("RANGE");
-  command->add_flag("--held", options->held_only, "compare only what is held when backward begins");
+  command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; the ledger of a model is compared with the first step")
+      ->option_text("RANGE");
+  command->add_option("--samples", options->samples, "samples a step, of both runs or of each: 8 or 8,12; then samples a second are shown")
+      ->option_text("N");
+  command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins");
+  command->footer(
+      "The difference of the peaks is split into classes that sum to it: missing and extra values (that backward needs, by name),\n"
+      "resized values, the working set of recomputes, temporaries, gradients, static (parameters, buffers, optimizer states, inputs),\n"
+      "communication, over-retention (beyond the last use), rounding, cached, outside the allocator, unattributed.\n");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

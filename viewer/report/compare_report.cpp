@@ -179,7 +179,7 @@ void write_comparison_table(std::ostream& out, const LogicalLedger& predicted, c
 }
 
 void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, const LogicalLedger& recorded,
-                           const LogicalComparison& comparison, const json& head) {
+                           const LogicalComparison& comparison, const json& head, const std::function<void(json&)>& add) {
   json fields = head;
   const compare::RelativeErrors& errors = comparison.errors;
   fields["equal"] = comparison.error == 0;
@@ -200,6 +200,7 @@ void write_comparison_json(std::ostream& out, const LogicalLedger& predicted, co
                            {"recorded_only", comparison.recorded_only},
                            {"live_differs", comparison.live_differs},
                            {"held", held}};
+  if (add) add(fields);
   out << "{\n";
   for (const auto& [key, value] : fields.items())
     out << "  " << json(key) << ": " << value.dump(-1, ' ', false, json::error_handler_t::replace) << ",\n";

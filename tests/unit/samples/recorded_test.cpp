@@ -42,6 +42,10 @@ TEST(RecordedTanhChain, LedgerOfEveryPolicyEventByEvent) {
     EXPECT_EQ(same.at("error"), 0);
     EXPECT_EQ(same.at("differences").at("count"), 0);
     EXPECT_EQ(same.at("compared"), "events");
+    EXPECT_EQ(same.at("measured").at("peak").at("bytes"), 8 * policy.at("peak").get<int>());
+    EXPECT_EQ(same.at("predicted").at("peak").at("bytes"), 8 * policy.at("peak").get<int>());
+    EXPECT_EQ(same.at("difference"), 0);
+    EXPECT_EQ(same.at("values").at("matched"), policy.at("peak"));
   }
 }
 
@@ -81,6 +85,15 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
   EXPECT_EQ(run_program("liveset compare " + trace + " " + chain_file + " --max-error 49%").status, 1);
   EXPECT_EQ(run_program("liveset compare " + trace + " " + chain_file + " --max-error 0.5").status, 0);
 
+  // h1, h3 and h5 are given up; segment:2 holds h5 when it makes h6, at its peak.
+  EXPECT_EQ(other.at("measured").at("peak").at("bytes"), 40);
+  EXPECT_EQ(other.at("predicted").at("peak").at("bytes"), 56);
+  EXPECT_EQ(other.at("difference"), -16);
+  EXPECT_EQ(other.at("gap").at("missing_values"), -16);
+  EXPECT_EQ(other.at("values").at("matched"), 5);
+  EXPECT_EQ(other.at("values").at("missing"), 2);
+  EXPECT_EQ(other.at("values").at("extra"), 0);
+
   const std::string wide = written(folder, "wide", "chain { length: 6 bytes: 16 }");
   const json sizes = read("compare " + trace + " " + wide + " --policy segment:2", 1);
   EXPECT_EQ(sizes.at("differences").at("predicted_only"), 0);
@@ -95,6 +108,37 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
               HasSubstr("| --: | --: | --- |"));
 }
 
+TEST(RecordedTanhChain, TwoRunsBesideEachOther) {
+  const TemporaryFolder folder;
+  const std::string one = folder.file("one"), other = folder.file("other");
+  record(one, "tanh_chain --policy segment:2");
+  record(other, "tanh_chain --policy save-all");
+  const json same = read("compare " + one + " " + one);
+  EXPECT_EQ(same.at("equal"), true);
+  EXPECT_EQ(same.at("difference"), 0);
+  const json found = read("compare " + one + " " + other + " --samples 4,8", 1);
+  EXPECT_EQ(found.at("schema"), "liveset.compare/1");
+  EXPECT_EQ(found.at("difference"), 40 - 56);
+  std::int64_t sum = 0;
+  for (const json& bytes : found.at("gap")) sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(sum, 40 - 56);
+  EXPECT_EQ(found.at("gap").at("missing_values"), -16);
+  EXPECT_EQ(found.at("measured").at("kind"), "trace");
+  const json &pace = found.at("measured").at("pace"), &other_pace = found.at("predicted").at("pace");
+  EXPECT_EQ(pace.at("only_the_first"), true);
+  EXPECT_DOUBLE_EQ(pace.at("samples_per_second"), 4 * pace.at("steps_per_second").get<double>());
+  EXPECT_DOUBLE_EQ(other_pace.at("samples_per_second"), 8 * other_pace.at("steps_per_second").get<double>());
+  EXPECT_EQ(run_program("liveset compare " + one + " " + other + " --max-error 29%").status, 0);
+  const std::string text = run_program("liveset compare " + one + " " + other).out;
+  EXPECT_THAT(text, HasSubstr("MEASURED    40 B allocated on cpu/arena"));
+  EXPECT_THAT(text, HasSubstr("DIFFERENCE  -16 B, -28.57% of the prediction\n"));
+  EXPECT_THAT(text, HasSubstr("  -16 B  missing values     h1 +1\n"));
+  EXPECT_THAT(text, HasSubstr("VALUES      5 in both (40 B), 2 missing (16 B), 0 extra (0 B)\n"));
+  const std::string csv = run_program("liveset compare " + one + " " + other + " --format csv").out;
+  EXPECT_EQ(csv, "class,name,bytes,measured,predicted,blocks\nmissing_values,h1,-8,0,8,1\nmissing_values,h3,-8,0,8,1\n");
+  EXPECT_THAT(run_program("liveset compare " + one + " " + other + " --format md").out, HasSubstr("| -16 B | missing values | h1 +1 |"));
+}
+
 TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {
   const TemporaryFolder folder;
   const std::string trace = folder.file("chain.liveset");
@@ -106,10 +150,13 @@ TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {
   const Case cases[] = {
       {trace + " " + chain_file + " --max-error much", "--max-error 'much' is no share (give 0.05 or 5%)", 2},
       {trace + " " + chain_file + " --max-error -1", "is no share", 2},
-      {trace + " " + chain_file + " --policy segment:x", "the segment length must be", 2},
+      {trace + " " + chain_file + " --policy segment:x", "K must be a whole number of at least 1", 2},
       {trace + " " + chain_file + " --range step:7", "step", 2},
       {chain_file + " " + chain_file, chain_file, 3},
-      {trace + " " + trace, "this is a binary file", 3},
+      {trace + " " + trace + " --policy segment:2", "--policy is for a model, and this is a trace", 2},
+      {trace + " " + LIVESET_BIN_DIR + "/liveset", "liveset", 3},
+      {trace + " " + trace + " --samples none", "--samples 'none' is no number of samples a step", 2},
+      {trace + " " + chain_file + " --counter reserved", "has no counter \"reserved\"", 2},
       {folder.file("missing") + " " + chain_file, "missing", 3},
   };
   for (const Case& bad : cases) {

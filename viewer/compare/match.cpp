@@ -1,0 +1,150 @@
+#include "viewer/compare/match.h"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "viewer/compare/align.h"
+
+namespace liveset::compare {
+namespace {
+
+constexpr std::int64_t max_differences = 200;  // of the sequences of one module and slot
+constexpr std::uint32_t no_key = 0;            // as first word of a key: the block takes no part
+
+using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t, std::uint32_t>;
+struct Keyed {
+  Key key;
+  std::uint32_t index = 0;
+  friend bool operator<(const Keyed& a, const Keyed& b) { return std::tie(a.key, a.index) < std::tie(b.key, b.index); }
+};
+
+trace::Phase counted_phase(trace::Phase phase) { return phase == trace::Phase::loss ? trace::Phase::forward : phase; }
+
+class Matcher {
+ public:
+  Matcher(const Side& measured, const Side& predicted) : sides_{&measured, &predicted} {
+    out_.partner_of_measured.assign(measured.items.size(), Match::none);
+    out_.partner_of_predicted.assign(predicted.items.size(), Match::none);
+    std::unordered_map<std::string_view, std::uint32_t> ids;
+    for (int side = 0; side < 2; ++side)
+      for (const std::string& text : sides_[side]->texts)
+        texts_[side].push_back(ids.try_emplace(text, static_cast<std::uint32_t>(ids.size())).first->second);
+  }
+
+  Match run() {
+    pair_runs([&](int side, const Item& item) { return own_name(side, item); }, false);
+    count_shared();
+    pair_runs([&](int side, const Item& item) { return order(side, item); }, false);
+    pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, false); }, true);
+    pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, true); }, false);
+    return std::move(out_);
+  }
+
+ private:
+  static std::uint32_t family(const Item& item) { return static_cast<std::uint32_t>(item.family) + 1; }
+  // Of what has no module or name its class tells more than its family.
+  static std::uint32_t kind(const Item& item) {
+    return item.family == Family::fixed ? 100 + static_cast<std::uint32_t>(item.memory_class) : family(item);
+  }
+  Key own_name(int side, const Item& item) const {
+    if (!item.is_own_name) return {};
+    return {family(item), texts_[side][item.name], 0, 0, 0};
+  }
+  Key order(int side, const Item& item) const {
+    if (item.order == 0 || item.is_own_name) return {};
+    return {family(item), texts_[side][item.module], static_cast<std::uint32_t>(counted_phase(item.phase)), ledger::size_units(item.bytes),
+            item.order};
+  }
+  Key module_and_slot(int side, const Item& item, bool of_values) const {
+    if (item.is_own_name || (of_values && item.family != Family::value && item.family != Family::recompute)) return {};
+    return {kind(item), texts_[side][item.module], texts_[side][item.slot], static_cast<std::uint64_t>(counted_phase(item.phase)), 0};
+  }
+
+  template <class KeyOf>
+  std::vector<Keyed> open_ones(int side, const KeyOf& key_of) const {
+    std::vector<Keyed> found;
+    const std::vector<std::uint32_t>& partners = side == 0 ? out_.partner_of_measured : out_.partner_of_predicted;
+    for (std::uint32_t i = 0; i < partners.size(); ++i) {
+      if (partners[i] != Match::none) continue;
+      const Key key = key_of(side, sides_[side]->items[i]);
+      if (std::get<0>(key) != no_key) found.push_back({key, i});
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  // Blocks of one key: the k-th with the k-th, or as a sequence of sizes.
+  template <class KeyOf>
+  void pair_runs(const KeyOf& key_of, bool as_sequence) {
+    const std::vector<Keyed> left = open_ones(0, key_of), right = open_ones(1, key_of);
+    for (std::size_t i = 0, j = 0; i < left.size() && j < right.size();) {
+      if (left[i].key < right[j].key) {
+        ++i;
+      } else if (right[j].key < left[i].key) {
+        ++j;
+      } else {
+        const std::size_t i_end = end_of(left, i), j_end = end_of(right, j);
+        if (as_sequence)
+          pair_sequence(left, i, i_end, right, j, j_end);
+        else
+          for (std::size_t k = 0; k < std::min(i_end - i, j_end - j); ++k) pair(left[i + k].index, right[j + k].index);
+        i = i_end;
+        j = j_end;
+      }
+    }
+  }
+  static std::size_t end_of(const std::vector<Keyed>& list, std::size_t begin) {
+    std::size_t end = begin + 1;
+    while (end < list.size() && list[end].key == list[begin].key) ++end;
+    return end;
+  }
+
+  void pair_sequence(const std::vector<Keyed>& left, std::size_t i, std::size_t i_end, const std::vector<Keyed>& right, std::size_t j,
+                     std::size_t j_end) {
+    std::unordered_map<std::uint64_t, std::uint32_t> sizes;
+    const auto sequence = [&](const std::vector<Keyed>& list, std::size_t begin, std::size_t end, const Side& side) {
+      std::vector<std::uint32_t> keys;
+      for (; begin < end; ++begin)
+        keys.push_back(sizes.try_emplace(ledger::size_units(side.items[list[begin].index].bytes), static_cast<std::uint32_t>(sizes.size()))
+                           .first->second);
+      return keys;
+    };
+    const std::vector<std::uint32_t> a = sequence(left, i, i_end, *sides_[0]), b = sequence(right, j, j_end, *sides_[1]);
+    constexpr std::uint64_t absent = ~std::uint64_t{0};
+    for (const auto& [l, r] : align(a, b, max_differences))
+      if (l != absent && r != absent) pair(left[i + l].index, right[j + r].index);
+  }
+
+  void pair(std::uint32_t measured, std::uint32_t predicted) {
+    out_.partner_of_measured[measured] = predicted;
+    out_.partner_of_predicted[predicted] = measured;
+  }
+
+  // After the pass by own names, before the others.
+  void count_shared() {
+    std::vector<bool> modules;
+    for (const Item& item : sides_[1]->items) {
+      const std::uint32_t module = texts_[1][item.module];
+      if (module >= modules.size()) modules.resize(module + 1);
+      modules[module] = item.module != 0;
+    }
+    for (std::uint32_t i = 0; i < sides_[0]->items.size(); ++i) {
+      const Item& item = sides_[0]->items[i];
+      const std::uint32_t module = texts_[0][item.module];
+      const bool is_value = item.family == Family::value || item.family == Family::recompute;
+      out_.shared += (item.module != 0 && module < modules.size() && modules[module]) ||
+                     (is_value && item.is_own_name && out_.partner_of_measured[i] != Match::none);
+    }
+  }
+
+  const Side* sides_[2];
+  std::vector<std::uint32_t> texts_[2];  // of each side's text the number that both have
+  Match out_;
+};
+
+}  // namespace
+
+Match match_items(const Side& measured, const Side& predicted) { return Matcher(measured, predicted).run(); }
+
+}  // namespace liveset::compare

@@ -1,0 +1,208 @@
+#include "viewer/compare/model_side.h"
+
+#include <algorithm>
+#include <map>
+
+#include "viewer/allocator/settings.h"
+
+namespace liveset::compare {
+namespace {
+
+using ledger::FoundBy;
+using ledger::no_event;
+using model::MemoryEvent;
+using model::none;
+using model::PredictedBlock;
+using trace::Phase;
+
+// Of "GPT.bs.0/BmmBackward0.self#2": the name without the number, which models need and traces do not have.
+std::string_view without_number(std::string_view id) {
+  const std::size_t mark = id.rfind('#');
+  if (mark == std::string_view::npos || mark + 1 == id.size()) return id;
+  const bool is_number = id.find_first_not_of("0123456789", mark + 1) == std::string_view::npos;
+  return is_number ? id.substr(0, mark) : id;
+}
+
+std::string dotted(std::string path) {
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+Phase counted_phase(Phase phase) { return phase == Phase::loss ? Phase::forward : phase; }
+
+}  // namespace
+
+std::uint64_t ModelSide::block_bytes(std::uint64_t requested) const {
+  return rounds_ ? ledger::size_units(requested) * ledger::size_unit : requested;
+}
+
+bool ModelSide::has_bytes() const {
+  return std::any_of(model_->tensors.begin(), model_->tensors.end(), [](const model::Tensor& tensor) { return tensor.bytes != 0; }) ||
+         std::any_of(model_->statics.begin(), model_->statics.end(), [](const model::StaticStorage& storage) { return storage.bytes != 0; });
+}
+
+// One pass over the memory curve: sums, and which op runs.
+void ModelSide::follow() {
+  const model::MemoryCurve& memory = prediction_.memory;
+  for (const model::StaticStorage& storage : memory.statics) static_bytes_ += block_bytes(storage.bytes);
+  std::uint64_t now = static_bytes_, most = 0;
+  std::uint32_t op = none, microbatch = 0;
+  Phase phase = Phase::other;
+  std::unordered_map<std::string_view, std::uint32_t> numbers;
+  Step step;
+  steps_.reserve(memory.events.size());
+  for (std::uint64_t i = 0; i < memory.events.size(); ++i) {
+    const MemoryEvent& event = memory.events[i];
+    const PredictedBlock& block = memory.blocks[event.block];
+    now = event.alloc ? now + block_bytes(block.bytes) : now - block_bytes(block.bytes);
+    if (event.alloc && block.op != none && (block.op != op || block.microbatch != microbatch || block.phase != phase)) {
+      op = block.op;
+      microbatch = block.microbatch;
+      phase = block.phase;
+      step.op = op;
+      step.node_number = model_->ops[op].name.empty() ? 0 : ++numbers[model_->ops[op].name];
+    }
+    step.bytes = now;
+    steps_.push_back(step);
+    if (now > most) {
+      most = now;
+      peak_event_ = i;
+    }
+    std::optional<std::uint64_t>& of_phase = side.phase_peaks[static_cast<std::size_t>(event.phase)];
+    of_phase = std::max(of_phase.value_or(0), now);
+  }
+}
+
+ledger::Place ModelSide::place_of(std::uint64_t event) const {
+  ledger::Place place;
+  place.phase = prediction_.memory.events[event].phase;
+  const Step& step = steps_[event];
+  if (step.op == none) return place;
+  const model::Op& op = model_->ops[step.op];
+  if (op.module != none) place.module = dotted(model_->modules[op.module]);
+  // In forward the module says where; which op is a matter of recording.
+  if (place.phase == Phase::backward || place.module.empty()) {
+    place.node = op.name.empty() ? op.id : op.name;
+    place.node_number = std::max<std::uint32_t>(step.node_number, 1);
+  }
+  return place;
+}
+
+Moment ModelSide::moment_at(std::uint64_t event) const {
+  const model::MemoryCurve& memory = prediction_.memory;
+  Moment moment;
+  for (const model::StaticStorage& storage : memory.statics)
+    moment.classes[static_cast<std::size_t>(storage.memory_class)] += block_bytes(storage.bytes);
+  if (event != model::never) {
+    moment.event = event;
+    moment.place = place_of(event);
+    for (const PredictedBlock& block : memory.blocks)
+      if (block.made <= event && block.freed > event) moment.classes[static_cast<std::size_t>(block.memory_class)] += block_bytes(block.bytes);
+  }
+  for (const std::uint64_t bytes : moment.classes) moment.block_bytes += bytes;
+  return moment;
+}
+
+Item ModelSide::item_of(const PredictedBlock& block, ItemBuilder& builder, std::uint32_t order) const {
+  Item item;
+  item.memory_class = block.memory_class;
+  item.phase = block.phase;
+  item.incarnation = block.incarnation;
+  item.bytes = block_bytes(block.bytes);
+  item.order = order;
+  const std::string id = prediction_.tensor_name(*model_, block.tensor);
+  const std::string_view name = without_number(id);
+  item.is_own_name = model_->modules.empty() && block.tensor != none;
+  const bool is_again = item.memory_class == trace::MemoryClass::recomputed_activation;
+  item.name = builder.text(is_again ? std::string(name) + "@" + std::to_string(block.incarnation) : std::string(name));
+  const std::size_t slash = name.rfind('/');
+  item.slot = builder.text(slash == std::string_view::npos ? name : name.substr(slash + 1));
+  if (block.op != none) {
+    const model::Op& op = model_->ops[block.op];
+    if (op.module != none) item.module = builder.text(dotted(model_->modules[op.module]));
+    // As a trace tells of what a node of backward makes: by the node.
+    if (item.phase == Phase::backward && !op.name.empty()) item.slot = builder.text(op.name);
+  }
+  return item;
+}
+
+void ModelSide::add_items() {
+  const model::MemoryCurve& memory = prediction_.memory;
+  ItemBuilder builder(side);
+  for (const model::StaticStorage& storage : memory.statics) {
+    Item item;
+    item.memory_class = storage.memory_class;
+    item.bytes = block_bytes(storage.bytes);
+    const std::string_view name = without_number(storage.id);
+    item.is_own_name = name != trace::class_name(storage.memory_class);
+    item.name = builder.text(name);
+    if (item.is_own_name) item.slot = item.name;
+    builder.add(item);
+  }
+  if (peak_event_ == model::never) return;
+  std::map<std::tuple<std::uint32_t, Phase, std::uint64_t>, std::uint32_t> orders;  // by module, phase and size
+  for (const PredictedBlock& block : memory.blocks) {
+    if (block.made > peak_event_) break;  // blocks are in the order in which they are made
+    std::uint32_t order = 0;
+    if (block.op != none && block.phase != Phase::backward)
+      order = ++orders[{model_->ops[block.op].module, counted_phase(block.phase), ledger::size_units(block.bytes)}];
+    if (block.freed > peak_event_) builder.add(item_of(block, builder, order));
+  }
+}
+
+Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy& policy, const ModelOptions& options) {
+  Result<model::Prediction> prediction = model::predict(model, policy, {options.step});
+  if (!prediction) return prediction.take_error();
+  ModelSide made(model, std::move(*prediction));
+  Side& side = made.side;
+  side.file = options.file;
+  side.is_model = true;
+  side.heap = model.physical.heap;
+  side.counter = options.counter;
+  made.rounds_ = model.physical.caching_allocator && options.counter != "requested";
+  made.follow();
+  side.peak = made.moment_at(made.peak_event_);
+  side.peak.bytes = side.peak.block_bytes;
+  if (options.counter == "reserved")
+    return Error{ErrorKind::usage, options.file, {}, "the model tells nothing of the counter \"reserved\"", "it has requested, allocated, active"};
+  for (const char* name : {"requested", "allocated", "active"})
+    if (!model.physical.caching_allocator || name == options.counter) side.counters.push_back({name, *side.peak.bytes, false});
+  if (const std::uint64_t outside = model.physical.context + model.physical.communication; outside != 0) side.outside_allocator = outside;
+  made.add_items();
+  return made;
+}
+
+void ModelSide::look_at(const ledger::Place& other) {
+  std::uint64_t best[5];
+  std::fill(std::begin(best), std::end(best), model::never);
+  const auto raise = [&](FoundBy by, std::uint64_t event) {
+    std::uint64_t& found = best[static_cast<int>(by)];
+    if (found == model::never || steps_[event].bytes > steps_[found].bytes) found = event;
+  };
+  for (std::uint64_t i = 0; i < steps_.size(); ++i) {
+    raise(FoundBy::step, i);
+    if (prediction_.memory.events[i].phase != other.phase) continue;
+    raise(FoundBy::phase, i);
+    const Step& step = steps_[i];
+    if (step.op == none) continue;
+    const model::Op& op = model_->ops[step.op];
+    if (!other.module.empty() && op.module != none && dotted(model_->modules[op.module]) == other.module) raise(FoundBy::module, i);
+    if (other.node_number != 0 && step.node_number == other.node_number && op.name == other.node) raise(FoundBy::node, i);
+  }
+  for (int by = static_cast<int>(FoundBy::node); by > 0; --by) {
+    if (best[by] == model::never) continue;
+    side.at_other = moment_at(best[by]);
+    side.at_other->found_by = static_cast<FoundBy>(by);
+    side.at_other->bytes = side.at_other->block_bytes;
+    return;
+  }
+}
+
+std::uint64_t ModelSide::step_peak(std::uint64_t index) const {
+  std::uint64_t statics = 0;
+  for (const model::StaticStorage& storage : model_->statics)
+    if (storage.from_step <= index) statics += block_bytes(storage.bytes);
+  return side.peak.block_bytes - static_bytes_ + statics;
+}
+
+}  // namespace liveset::compare

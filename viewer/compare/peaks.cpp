@@ -1,0 +1,73 @@
+#include "viewer/compare/peaks.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "viewer/compare/model_side.h"
+
+namespace liveset::compare {
+
+double PeakComparison::error() const {
+  const std::uint64_t a = measured.peak.bytes.value_or(0), b = predicted.peak.bytes.value_or(0);
+  return a == b ? 0 : static_cast<double>(std::max(a, b) - std::min(a, b)) / static_cast<double>(std::max(a, b));
+}
+
+Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options, const trace::TraceFile& predicted,
+                                      const TraceOptions& predicted_options) {
+  Result<TraceSide> left = TraceSide::read(measured, measured_options);
+  if (!left) return left.take_error();
+  Result<TraceSide> right = TraceSide::read(predicted, predicted_options);
+  if (!right) return right.take_error();
+  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
+  if (Status status = right->look_at(left->side.peak.place); !status) return status.take_error();
+  PeakComparison out;
+  Result<Pace> pace = pace_of(measured, left->ledger(), measured_options.range);
+  if (!pace) return pace.take_error();
+  out.measured_pace = *pace;
+  pace = pace_of(predicted, right->ledger(), predicted_options.range);
+  if (!pace) return pace.take_error();
+  out.predicted_pace = *pace;
+  out.measured = std::move(left->side);
+  out.predicted = std::move(right->side);
+  out.gap = compare_peaks(out.measured, out.predicted);
+  out.verdict = verdict_of(out.measured, out.predicted, out.gap);
+  std::unordered_map<std::int64_t, std::uint64_t> steps;
+  for (const StepPeak& step : out.predicted.steps) steps.try_emplace(step.number, step.bytes);
+  for (const StepPeak& step : out.measured.steps)
+    if (const auto found = steps.find(step.number); found != steps.end()) out.steps.push_back({step.number, step.bytes, found->second});
+  return out;
+}
+
+Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, const TraceOptions& options, const model::Model& model,
+                                          const model::Policy& policy, const std::string& model_file) {
+  Result<TraceSide> left = TraceSide::read(measured, options);
+  if (!left) return left.take_error();
+  ModelOptions wanted;
+  wanted.file = model_file;
+  wanted.counter = options.counter;
+  const ledger::Place& place = left->side.peak.place;
+  if (place.step) wanted.step = place.step_index;
+  Result<ModelSide> right = ModelSide::make(model, policy, wanted);
+  if (!right) return right.take_error();
+  if (!right->has_bytes())
+    return Error{ErrorKind::usage, model_file, {}, "the model states no bytes, so it predicts no peak", "give its tensors bytes or size"};
+  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
+  right->look_at(place);
+  PeakComparison out;
+  const std::vector<ledger::Step>& steps = left->ledger().steps;
+  std::unordered_map<std::int64_t, std::uint64_t> bytes;
+  for (const StepPeak& step : left->side.steps) bytes.try_emplace(step.number, step.bytes);
+  for (std::uint64_t index = 0; index < steps.size(); ++index)
+    if (const auto found = bytes.find(steps[index].number); found != bytes.end())
+      out.steps.push_back({steps[index].number, found->second, right->step_peak(index)});
+  Result<Pace> pace = pace_of(measured, left->ledger(), options.range);
+  if (!pace) return pace.take_error();
+  out.measured_pace = *pace;
+  out.measured = std::move(left->side);
+  out.predicted = std::move(right->side);
+  out.gap = compare_peaks(out.measured, out.predicted);
+  out.verdict = verdict_of(out.measured, out.predicted, out.gap);
+  return out;
+}
+
+}  // namespace liveset::compare

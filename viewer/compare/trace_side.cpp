@@ -1,0 +1,216 @@
+#include "viewer/compare/trace_side.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "viewer/ledger/details.h"
+#include "viewer/ledger/lineage.h"
+#include "viewer/ledger/live_block.h"
+#include "viewer/ledger/retention.h"
+#include "viewer/ledger/value_names.h"
+
+namespace liveset::compare {
+namespace {
+
+using ledger::LiveBlock;
+using ledger::no_event;
+
+std::int64_t& extra(Side& side, GapClass gap_class) { return side.extras[static_cast<std::size_t>(gap_class)]; }
+
+// What the program calls the block itself, or what holds it, or else what it is and where it was made.
+std::string name_of(const LiveBlock& block, Family family) {
+  const bool is_of_the_program = block.is_named_value || (family == Family::fixed && !block.names.empty());
+  if (is_of_the_program) return ledger::incarnation_name(block.names.front(), block.incarnation);
+  if (family == Family::value || family == Family::recompute) {
+    if (!block.name.empty()) return block.name;
+    if (!block.names.empty()) return ledger::value_name(block.module, block.names.front());
+  }
+  std::string text(trace::class_name(block.memory_class));
+  if (!block.module.empty()) text = block.module + "/" + text;
+  return block.op.empty() ? text : text + " of " + block.op;
+}
+
+std::string slot_of(const LiveBlock& block, Family family) {
+  if (block.is_named_value || (family == Family::fixed && !block.names.empty())) return block.names.front();
+  if (!block.slot.empty()) return block.op + "." + block.slot;
+  if (!block.names.empty()) return block.names.front();
+  return block.op;
+}
+
+}  // namespace
+
+std::string TraceSide::heap_name() const {
+  const trace::Dictionary& names = file_->dictionary();
+  const std::uint32_t heap = ledger_.shown_heap;
+  const std::string_view name = heap < names.heaps.size() ? names.string(names.heaps[heap].name) : std::string_view();
+  return name.empty() ? "heap " + std::to_string(heap) : std::string(name);
+}
+
+void TraceSide::add_counters() {
+  const ledger::HeapLedger& heap = ledger_.shown();
+  const bool is_device = side.heap.compare(0, 4, "cuda") == 0;
+  if (heap.allocated.known) side.counters.push_back({"allocated", heap.allocated.peak, false});
+  if (heap.reserved.known) side.counters.push_back({"reserved", heap.reserved.peak, false});
+  for (const ledger::SampledCounter& counter : ledger_.counters) {
+    const std::string_view name = file_->dictionary().string(counter.name);
+    if (counter.heap != ledger_.shown_heap || counter.peak_event == no_event || (name != "requested" && name != "active")) continue;
+    side.counters.push_back({std::string(name), static_cast<std::uint64_t>(std::max<std::int64_t>(counter.peak, 0)), true});
+  }
+  // Other allocators hand out what is asked for, and take it back at once.
+  if (!is_device && heap.allocated.known)
+    for (const char* name : {"requested", "active"}) side.counters.push_back({name, heap.allocated.peak, false});
+  for (const ledger::DeviceMemory& device : ledger_.driver.devices)
+    if (is_device && side.heap == "cuda:" + std::to_string(device.device)) side.outside_allocator = device.outside_allocator.peak;
+}
+
+Status TraceSide::choose_peak(const TraceOptions& options) {
+  const ledger::HeapLedger& heap = ledger_.shown();
+  if (!heap.allocated.known || heap.allocated.peak_event == no_event)
+    return Error{ErrorKind::unreadable, file_->path(), {}, "the trace has no allocation, so it has no peak", ""};
+  const auto found = std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == options.counter; });
+  if (found == side.counters.end()) {
+    std::string known;
+    for (const CounterPeak& counter : side.counters) known += (known.empty() ? "" : ", ") + counter.name;
+    return Error{ErrorKind::usage, file_->path(), {}, "the trace has no counter \"" + options.counter + "\" of heap " + side.heap, "it has " + known};
+  }
+  side.peak.bytes = found->bytes;
+  side.peak.event = options.counter == "reserved" ? heap.reserved.peak_event : heap.allocated.peak_event;
+  side.peak_moment_known = !found->sampled;
+  return Done{};
+}
+
+Status TraceSide::find_overdue() {
+  if (ledger_.nodes == 0) return Done{};
+  Result<ledger::Lineage> lineage = ledger::trace_lineage(*file_, ledger_);
+  if (!lineage) return lineage.take_error();
+  Result<ledger::Retention> found = ledger::trace_retention(*file_, ledger_, *lineage, {});
+  if (!found) return found.take_error();
+  std::unordered_set<std::uint64_t> births;
+  for (const ledger::OverdueBlock& overdue : found->overdue)
+    if (overdue.last_use_ns < *side.peak.time_ns) births.insert(overdue.block);
+  for (std::size_t i = 0; i < side.items.size(); ++i) side.items[i].is_overdue = births.contains(ordinals_[i]);
+  if (found->overdue.size() < found->overdue_blocks)
+    side.warnings.push_back("of " + std::to_string(found->overdue_blocks) + " values that live too long the first " +
+                            std::to_string(found->overdue.size()) + " were looked for");
+  return Done{};
+}
+
+Status TraceSide::read_items(const ledger::Attribution& attribution) {
+  const std::vector<std::uint32_t> live = ledger::live_blocks(ledger_, ledger_.shown_heap, side.peak.event);
+  Result<ledger::PlacedEvent> placed = ledger::place_of(*file_, ledger_, side.peak.event, live);
+  if (!placed) return placed.take_error();
+  side.peak.place = std::move(placed->place);
+  side.peak.time_ns = placed->time_ns;
+  ItemBuilder builder(side);
+  std::size_t index = 0;
+  Status status = ledger::for_each_live_block(*file_, ledger_, attribution, side.peak.event, [&](LiveBlock&& block) {
+    Item item;
+    item.memory_class = block.memory_class;
+    item.phase = block.detail.phase;
+    item.bytes = block.detail.bytes;
+    item.incarnation = block.incarnation;
+    item.order = placed->orders[index++];
+    if (side.items.size() < Side::max_items) {
+      const Family family = family_of(item.memory_class, item.phase);
+      item.name = builder.text(name_of(block, family));
+      item.slot = builder.text(slot_of(block, family));
+      item.module = builder.text(block.module);
+      item.is_own_name = block.is_named_value || (family == Family::fixed && !block.names.empty());
+      ordinals_.push_back(block.detail.ordinal);
+    }
+    builder.add(item);
+  });
+  if (!status) return status;
+  side.peak.classes = ledger::class_bytes_at(ledger_, ledger_.shown_heap, std::span(&side.peak.event, 1)).front();
+  for (const std::uint64_t bytes : side.peak.classes) side.peak.block_bytes += bytes;
+  return Done{};
+}
+
+// What the counter has beyond the blocks of that moment, so that it is their sum.
+void TraceSide::add_extras() {
+  std::int64_t beyond = ledger::wrapping_difference(static_cast<std::int64_t>(*side.peak.bytes), static_cast<std::int64_t>(side.peak.block_bytes));
+  if (side.counter == "reserved") {
+    // The allocator's own account has what was allocated before the recording began.
+    const std::int64_t before = ledger_.shown().baseline_bytes;
+    extra(side, GapClass::unattributed) = before;
+    beyond = ledger::wrapping_difference(beyond, before);
+  }
+  const GapClass gap_class = side.counter == "reserved"    ? GapClass::cached
+                             : side.counter == "active"    ? GapClass::over_retention
+                             : side.counter == "requested" ? GapClass::rounding
+                                                           : GapClass::unattributed;
+  extra(side, gap_class) = ledger::wrapping_sum(extra(side, gap_class), beyond);
+}
+
+void TraceSide::add_steps(const ledger::Range& range) {
+  for (const ledger::Step& step : ledger_.steps) {
+    if (!range.contains(step.first_event)) continue;
+    StepPeak peak;
+    peak.number = step.number;
+    std::int64_t most = -1;
+    for (int phase = 0; phase < trace::phase_count; ++phase) {
+      const ledger::PhaseFigures& figures = step.phases[static_cast<std::size_t>(phase)];
+      if (figures.peak_bytes <= most) continue;
+      most = figures.peak_bytes;
+      peak.phase = static_cast<trace::Phase>(phase);
+    }
+    if (most < 0) continue;
+    peak.bytes = static_cast<std::uint64_t>(most);
+    side.steps.push_back(peak);
+  }
+  for (std::size_t phase = 0; phase < trace::phase_count; ++phase)
+    if (ledger_.phases[phase].peak_bytes >= 0) side.phase_peaks[phase] = static_cast<std::uint64_t>(ledger_.phases[phase].peak_bytes);
+}
+
+Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptions& options) {
+  ledger::PhysicalOptions physical;
+  physical.range = options.range;
+  physical.progress = options.progress;
+  if (!options.heap.empty()) {
+    Result<std::uint32_t> found = ledger::find_heap(file, options.heap);
+    if (!found) return found.take_error();
+    physical.heap = *found;
+  }
+  Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
+  if (!ledger) return ledger.take_error();
+  TraceSide made(file, std::move(*ledger));
+  Side& side = made.side;
+  side.file = file.path();
+  side.heap = made.heap_name();
+  side.counter = options.counter;
+  made.add_counters();
+  if (Status status = made.choose_peak(options); !status) return status.take_error();
+  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, made.ledger_, {side.peak.event, options.progress});
+  if (!attribution) return attribution.take_error();
+  if (Status status = made.read_items(*attribution); !status) return status.take_error();
+  if (Status status = made.find_overdue(); !status) return status.take_error();
+  made.add_extras();
+  made.add_steps(options.range);
+  if (attribution->details_left_out || side.rest_blocks != 0)
+    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) + " are aligned with none");
+  if (made.ledger_.sums_off_after_holes != 0) side.warnings.push_back("events are missing in the file: blocks freed there still count as live");
+  if (const std::int64_t before = made.ledger_.shown().baseline_bytes; before != 0 && side.counter != "reserved")
+    side.warnings.push_back(std::to_string(before) + " bytes that were allocated before the recording began are in no figure");
+  return made;
+}
+
+Status TraceSide::look_at(const ledger::Place& other) {
+  Result<ledger::FoundPlace> found = ledger::find_place(*file_, ledger_, other);
+  if (!found) return found.take_error();
+  if (found->by == ledger::FoundBy::nothing) return Done{};
+  Result<ledger::PlacedEvent> placed = ledger::place_of(*file_, ledger_, found->event, {});
+  if (!placed) return placed.take_error();
+  Moment moment;
+  moment.event = found->event;
+  moment.time_ns = placed->time_ns;
+  moment.place = std::move(placed->place);
+  moment.found_by = found->by;
+  moment.classes = ledger::class_bytes_at(ledger_, ledger_.shown_heap, std::span(&moment.event, 1)).front();
+  for (const std::uint64_t bytes : moment.classes) moment.block_bytes += bytes;
+  if (side.counter == "allocated") moment.bytes = moment.block_bytes;
+  if (side.counter == "reserved") moment.bytes = found->reserved;
+  side.at_other = std::move(moment);
+  return Done{};
+}
+
+}  // namespace liveset::compare

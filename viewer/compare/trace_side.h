@@ -1,0 +1,43 @@
+// The side of a comparison that a trace recorded: read once, looked at at its own peak and at the other side's.
+#pragma once
+#include "viewer/compare/side.h"
+#include "viewer/ledger/attribution.h"
+#include "viewer/ledger/physical.h"
+#include "viewer/trace/trace_file.h"
+
+namespace liveset::compare {
+
+struct TraceOptions {
+  std::string heap;                   // empty: the one that is shown first
+  std::string counter = "allocated";  // or requested, active, reserved
+  ledger::Range range;
+  ledger::Progress progress;
+};
+
+class TraceSide {
+ public:
+  // Errors: what the ledger refuses; the trace has no block in the range; it does not have that counter (usage). `file` must outlive it.
+  static Result<TraceSide> read(const trace::TraceFile& file, const TraceOptions& options);
+
+  // Fills Side::at_other.
+  Status look_at(const ledger::Place& other);
+
+  Side side;
+  const ledger::PhysicalLedger& ledger() const { return ledger_; }
+
+ private:
+  TraceSide(const trace::TraceFile& file, ledger::PhysicalLedger ledger) : file_(&file), ledger_(std::move(ledger)) {}
+  Status choose_peak(const TraceOptions& options);
+  Status read_items(const ledger::Attribution& attribution);
+  Status find_overdue();
+  void add_counters();
+  void add_extras();
+  void add_steps(const ledger::Range& range);
+  std::string heap_name() const;
+
+  const trace::TraceFile* file_;
+  ledger::PhysicalLedger ledger_;
+  std::vector<std::uint32_t> ordinals_;  // of the items
+};
+
+}  // namespace liveset::compare

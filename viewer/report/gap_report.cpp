@@ -1,0 +1,331 @@
+#include "viewer/report/gap_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "viewer/ledger/counter.h"
+#include "viewer/report/or_null.h"
+
+namespace liveset::report {
+namespace {
+
+using compare::Gap;
+using compare::gap_classes;
+using compare::GapClass;
+using compare::GapPart;
+using compare::GapRow;
+using compare::Moment;
+using compare::Pace;
+using compare::PeakComparison;
+using compare::Side;
+using compare::Verdict;
+using nlohmann::ordered_json;
+
+std::uint64_t size_of(std::int64_t bytes) { return bytes < 0 ? ~static_cast<std::uint64_t>(bytes) + 1 : static_cast<std::uint64_t>(bytes); }
+
+ordered_json place_json(const ledger::Place& place) {
+  return {{"step", place.step ? ordered_json(*place.step) : ordered_json(nullptr)},
+          {"phase", trace::phase_name(place.phase)},
+          {"module", or_null(place.module)},
+          {"node", or_null(place.node)},
+          {"node_number", place.node_number == 0 ? ordered_json(nullptr) : ordered_json(place.node_number)}};
+}
+
+ordered_json moment_json(const Moment& moment, const std::string& counter) {
+  ordered_json json = {{"counter", counter},
+                       {"bytes", or_null(moment.bytes)},
+                       {"event", moment.event == ledger::no_event ? ordered_json(nullptr) : ordered_json(moment.event)},
+                       {"time_ns", or_null(moment.time_ns)}};
+  json.update(place_json(moment.place));
+  json["block_bytes"] = moment.block_bytes;
+  return json;
+}
+
+ordered_json classes_json(const ledger::ClassBytes& classes) {
+  ordered_json json = ordered_json::object();
+  for (std::size_t i = 1; i < classes.size(); ++i)
+    if (classes[i] != 0) json[std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = classes[i];
+  return json;
+}
+
+ordered_json pace_json(const std::optional<Pace>& pace) {
+  if (!pace || pace->median_ns == 0) return nullptr;
+  return {{"steps", pace->steps},
+          {"median_step_ns", pace->median_ns},
+          {"only_the_first", pace->only_the_first},
+          {"steps_per_second", 1e9 / static_cast<double>(pace->median_ns)},
+          {"samples_per_second", or_null(pace->samples_per_second())}};
+}
+
+ordered_json side_json(const Side& side, const SideLabel& label, const std::optional<Pace>& pace) {
+  ordered_json json = {{"file", side.file}, {"kind", side.is_model ? "model" : "trace"}, {"heap", or_null(side.heap)}};
+  if (side.is_model) json["policy"] = label.policy;
+  json["label"] = or_null(label.label);
+  json["peak"] = moment_json(side.peak, side.counter);
+  json["peak"]["moment_known"] = side.peak_moment_known;
+  json["counters"] = ordered_json::object();
+  for (const compare::CounterPeak& counter : side.counters) json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
+  json["outside_allocator"] = or_null(side.outside_allocator);
+  json["phases"] = ordered_json::object();
+  for (std::size_t phase = 0; phase < side.phase_peaks.size(); ++phase)
+    if (side.phase_peaks[phase]) json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = *side.phase_peaks[phase];
+  json["composition"] = {{"own_peak", classes_json(side.peak.classes)}, {"other_peak", nullptr}};
+  if (side.at_other) {
+    ordered_json other = moment_json(*side.at_other, side.counter);
+    other["found_by"] = ledger::found_by_name(side.at_other->found_by);
+    other["classes"] = classes_json(side.at_other->classes);
+    json["composition"]["other_peak"] = std::move(other);
+  }
+  json["pace"] = pace_json(pace);
+  return json;
+}
+
+ordered_json rows_json(const GapPart& part) {
+  ordered_json rows = ordered_json::array();
+  for (const GapRow& row : part.rows)
+    rows.push_back({{"name", row.name}, {"bytes", row.bytes}, {"measured", row.measured}, {"predicted", row.predicted}, {"blocks", row.blocks}});
+  return rows;
+}
+
+std::string signed_text(std::int64_t bytes, const Style& style) {
+  return (bytes < 0 ? "-" : bytes > 0 ? "+" : "") + format_bytes(size_of(bytes), style.exact_bytes);
+}
+
+std::string fixed(double number, const char* form) {
+  char text[64];
+  std::snprintf(text, sizeof text, form, number);
+  return text;
+}
+
+// "step 1, backward, GeluBackward0 #4, GPT.bs.0"
+std::string place_text(const ledger::Place& place) {
+  std::string text = place.step ? "step " + std::to_string(*place.step) + ", " : "";
+  text += trace::phase_name(place.phase);
+  if (place.node_number != 0) text += ", " + place.node + (place.node_number > 1 ? " #" + std::to_string(place.node_number) : "");
+  if (!place.module.empty()) text += ", " + place.module;
+  return text;
+}
+
+std::string headline(const char* title, const Side& side, const SideLabel& label, const Style& style) {
+  constexpr std::size_t indent = 12;
+  std::string text = title + std::string(indent - std::string_view(title).size(), ' ');
+  text += format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B " : " ") + side.counter;
+  if (!side.heap.empty()) text += " on " + side.heap;
+  if (!label.label.empty()) text += " (" + label.label + ")";
+  text += "  " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
+  std::string place = place_text(side.peak.place);
+  if (!side.peak_moment_known) place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
+  if (side.is_model && side.peak.event == ledger::no_event) place = "nothing is higher than what lives all the time";
+  return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
+}
+
+// The name of the largest, and how many others there are.
+std::string mostly(const GapPart& part) {
+  std::string text;
+  if (!part.rows.empty()) text = part.rows.front().name;
+  if (part.all_rows > 1) text += " +" + format_count(part.all_rows - 1);
+  return text;
+}
+
+std::string title_of(GapClass gap_class) {
+  std::string title(compare::gap_class_name(gap_class));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
+
+// Falling by size.
+std::vector<GapClass> shown_classes(const Gap& gap) {
+  std::vector<GapClass> shown;
+  for (std::size_t i = 0; i < gap_classes; ++i)
+    if (gap.parts[i].bytes != 0 || !gap.parts[i].rows.empty()) shown.push_back(static_cast<GapClass>(i));
+  std::stable_sort(shown.begin(), shown.end(),
+                   [&](GapClass a, GapClass b) { return size_of(gap.part(a).bytes) > size_of(gap.part(b).bytes); });
+  return shown;
+}
+
+Table gap_table(const Gap& gap, TableFormat format, const Style& style) {
+  Table table({{"bytes", true}, {"of the difference"}, {"mostly"}}, format, style);
+  for (const GapClass gap_class : shown_classes(gap))
+    table.row({Cell::words(signed_text(gap.part(gap_class).bytes, style)), Cell::words(title_of(gap_class)),
+               Cell::words(mostly(gap.part(gap_class)))});
+  table.row({Cell::words(signed_text(gap.difference, style)), Cell::words("in all"), Cell::words("")});
+  return table;
+}
+
+Cell bytes_or_nothing(std::uint64_t bytes) { return bytes == 0 ? Cell::words("-") : Cell::bytes(bytes); }
+
+// What lives on both sides, at the peak of the one and of the other.
+Table composition_table(const PeakComparison& found, TableFormat format, const Style& style) {
+  Table table({{"measured", true}, {"predicted", true}, {"then measured", true}, {"predicted", true}, {"holds"}}, format, style);
+  const auto of = [](const std::optional<Moment>& moment, std::size_t i) { return moment ? moment->classes[i] : 0; };
+  for (std::size_t i = 1; i < trace::class_count; ++i) {
+    const std::uint64_t own = found.measured.peak.classes[i], other = of(found.predicted.at_other, i);
+    const std::uint64_t there = of(found.measured.at_other, i), their_own = found.predicted.peak.classes[i];
+    if (own + other + there + their_own == 0) continue;
+    table.row({bytes_or_nothing(own), bytes_or_nothing(other), bytes_or_nothing(there), bytes_or_nothing(their_own),
+               Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i)))});
+  }
+  return table;
+}
+
+std::string found_text(const Side& side, const char* whose) {
+  if (!side.at_other) return std::string(whose) + ": not found";
+  switch (side.at_other->found_by) {
+    case ledger::FoundBy::node: return std::string(whose) + ": by the node of backward";
+    case ledger::FoundBy::module: return std::string(whose) + ": by the module, its highest moment";
+    case ledger::FoundBy::phase: return std::string(whose) + ": by the phase alone, its highest moment";
+    default: return std::string(whose) + ": by the step alone, its highest moment";
+  }
+}
+
+std::string percent_of(std::int64_t difference, std::uint64_t whole) {
+  if (whole == 0) return "-";
+  return fixed(100.0 * static_cast<double>(difference) / static_cast<double>(whole), "%+.2f%%");
+}
+
+Table steps_table(const PeakComparison& found, TableFormat format, const Style& style) {
+  constexpr std::size_t shown = 6;
+  Table table({{"step", true}, {"measured", true}, {"predicted", true}, {"difference", true}, {"", true}}, format, style);
+  for (std::size_t i = 0; i < found.steps.size(); ++i) {
+    if (format == TableFormat::text && found.steps.size() > shown && i >= shown / 2 && i + shown / 2 < found.steps.size()) continue;
+    const compare::StepRow& step = found.steps[i];
+    const std::int64_t difference =
+        ledger::wrapping_difference(static_cast<std::int64_t>(step.measured), static_cast<std::int64_t>(step.predicted));
+    table.row({Cell::words(std::to_string(step.number)), Cell::bytes(step.measured), Cell::bytes(step.predicted),
+               Cell::words(signed_text(difference, style)), Cell::words(percent_of(difference, step.predicted))});
+  }
+  return table;
+}
+
+std::string pace_text(const PeakComparison& found, const Style& style) {
+  const std::optional<Pace>&a = found.measured_pace, &b = found.predicted_pace;
+  if (!a || !b || a->median_ns == 0 || b->median_ns == 0) return "";
+  const double ratio = static_cast<double>(a->median_ns) / static_cast<double>(b->median_ns);
+  std::string text = "TIME        " + format_time(a->median_ns) + " a step measured, " + format_time(b->median_ns) + " predicted (" +
+                     fixed((ratio - 1) * 100, "%+.1f%%") + "); median of " + format_count(a->steps) + " and " + counted(b->steps, "step");
+  if (a->only_the_first || b->only_the_first) text += "; a first step warms up";
+  if (const auto left = a->samples_per_second(), right = b->samples_per_second(); left && right)
+    text += "; " + fixed(*left, "%.4g") + " and " + fixed(*right, "%.4g") + " samples a second (" +
+            fixed((*left / *right - 1) * 100, "%+.1f%%") + ")";
+  return wrapped(text, style, 12) + "\n";
+}
+
+std::string values_text(const Gap& gap, const Style& style) {
+  const compare::ValueCounts& values = gap.values;
+  if (values.matched + values.missing + values.extra == 0) return "";
+  std::string text = "VALUES      " + format_count(values.matched) + " in both (" + format_bytes(values.matched_bytes, style.exact_bytes) + ")";
+  if (values.resized != 0) text += ", " + format_count(values.resized) + " of them in another size";
+  text += ", " + format_count(values.missing) + " missing (" + format_bytes(values.missing_bytes, style.exact_bytes) + "), " +
+          format_count(values.extra) + " extra (" + format_bytes(values.extra_bytes, style.exact_bytes) + ")";
+  return wrapped(text, style, 12) + "\n";
+}
+
+std::vector<std::string> warnings_of(const PeakComparison& found) {
+  std::vector<std::string> warnings;
+  for (const Side* side : {&found.measured, &found.predicted})
+    for (const std::string& warning : side->warnings) warnings.push_back(side->file + ": " + warning);
+  return warnings;
+}
+
+}  // namespace
+
+std::string verdict_text(const PeakComparison& found) {
+  switch (found.verdict) {
+    case Verdict::comparable: return "";
+    case Verdict::another_network:
+      return "they share no value names: not the same network (or one whose modules are called otherwise), so their difference means nothing";
+    case Verdict::no_values: return "neither side tells of values: the difference is by class alone";
+    case Verdict::no_values_on_one_side:
+      return "only " + std::string(found.measured.values != 0 ? "the measured" : "the predicted") +
+             " side tells of values: which of them the other one holds is not known";
+  }
+  return "";
+}
+
+ordered_json gap_json(const GapReport& report) {
+  const PeakComparison& found = report.found;
+  ordered_json json = {{"measured", side_json(found.measured, report.measured, found.measured_pace)},
+                       {"predicted", side_json(found.predicted, report.predicted, found.predicted_pace)}};
+  const compare::ValueCounts& values = found.gap.values;
+  json["same_network"] = found.verdict == Verdict::another_network ? ordered_json(false)
+                         : found.verdict == Verdict::comparable    ? ordered_json(true)
+                                                                   : ordered_json(nullptr);
+  json["verdict"] = or_null(verdict_text(found));
+  for (const char* field : {"difference", "peak_error", "gap", "gap_rows"}) json[field] = nullptr;
+  json["values"] = {{"matched", values.matched},
+                    {"resized", values.resized},
+                    {"missing", values.missing},
+                    {"extra", values.extra},
+                    {"matched_bytes", values.matched_bytes},
+                    {"missing_bytes", values.missing_bytes},
+                    {"extra_bytes", values.extra_bytes}};
+  if (found.is_meaningful()) {
+    json["difference"] = found.gap.difference;
+    json["peak_error"] = found.error();
+    json["gap"] = ordered_json::object();
+    json["gap_rows"] = ordered_json::object();
+    for (std::size_t i = 0; i < gap_classes; ++i) {
+      const std::string name(compare::gap_class_name(static_cast<GapClass>(i)));
+      json["gap"][name] = found.gap.parts[i].bytes;
+      json["gap_rows"][name] = rows_json(found.gap.parts[i]);
+    }
+  }
+  json["steps"] = ordered_json::array();
+  for (const compare::StepRow& step : found.steps)
+    json["steps"].push_back(
+        {{"step", step.number},
+         {"measured", step.measured},
+         {"predicted", step.predicted},
+         {"difference", ledger::wrapping_difference(static_cast<std::int64_t>(step.measured), static_cast<std::int64_t>(step.predicted))}});
+  json["warnings"] = warnings_of(found);
+  return json;
+}
+
+std::string gap_text(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
+  std::string text = headline("MEASURED", found.measured, report.measured, style) + headline("PREDICTED", found.predicted, report.predicted, style);
+  const std::string verdict = verdict_text(found);
+  if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
+  if (!found.is_meaningful()) return text;
+  const std::int64_t difference = found.gap.difference;
+  text += "DIFFERENCE  " + (difference == 0 ? std::string("none") : signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the prediction") + "\n";
+  const bool has_gap = !shown_classes(found.gap).empty();
+  if (has_gap) text += "\n" + gap_table(found.gap, TableFormat::text, style).render();
+  text += "\n" + values_text(found.gap, style) + pace_text(found, style);
+  text += "\nWhat lives at the measured peak, and at the predicted one\n" + composition_table(found, TableFormat::text, style).render();
+  text += "  " + wrapped(found_text(found.predicted, "the first moment, predicted") + "; " + found_text(found.measured, "the second, measured"), style, 2) + "\n";
+  if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::text, style).render();
+  for (const std::string& warning : warnings_of(found)) text += "\nWARNING  " + wrapped(warning, style, 9);
+  return text.back() == '\n' ? text : text + "\n";
+}
+
+std::string gap_markdown(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
+  std::string text = gap_table(found.gap, TableFormat::md, style).render();
+  if (!found.is_meaningful()) text = verdict_text(found) + "\n";
+  text += "\n" + composition_table(found, TableFormat::md, style).render();
+  if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
+  return text;
+}
+
+std::string gap_csv(const GapReport& report) {
+  const Gap& gap = report.found.gap;
+  Table table({{"class"}, {"name"}, {"bytes", true}, {"measured", true}, {"predicted", true}, {"blocks", true}}, TableFormat::csv, {});
+  if (!report.found.is_meaningful()) return table.render();
+  for (std::size_t i = 0; i < gap_classes; ++i) {
+    const GapPart& part = gap.parts[i];
+    const std::string_view name = compare::gap_class_name(static_cast<GapClass>(i));
+    std::int64_t rest = part.bytes;
+    for (const GapRow& row : part.rows) {
+      rest = ledger::wrapping_difference(rest, row.bytes);
+      table.row({Cell::words(name), Cell::words(row.name), Cell::words(std::to_string(row.bytes)), Cell::words(std::to_string(row.measured)),
+                 Cell::words(std::to_string(row.predicted)), Cell::words(std::to_string(row.blocks))});
+    }
+    if (rest != 0)
+      table.row({Cell::words(name), Cell::words(""), Cell::words(std::to_string(rest)), Cell::words(""), Cell::words(""), Cell::words("")});
+  }
+  return table.render();
+}
+
+}  // namespace liveset::report

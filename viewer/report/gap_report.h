@@ -1,0 +1,33 @@
+// A comparison of two peaks as JSON, text and tables.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "viewer/compare/peaks.h"
+#include "viewer/report/text.h"
+
+namespace liveset::report {
+
+// What is said of a side beside its figures.
+struct SideLabel {
+  std::string label;  // of a dry run: "exact", "estimate"; empty: measured, or predicted by a model
+  std::string policy;  // of a model
+};
+
+struct GapReport {
+  compare::PeakComparison found;
+  SideLabel measured, predicted;
+};
+
+// Fields: measured{}, predicted{}, difference, peak_error, gap{} (sums to difference), gap_rows{}, values{}, verdict, steps[], warnings[].
+// Where the two share no name of a value, difference and gap are null.
+nlohmann::ordered_json gap_json(const GapReport& report);
+std::string gap_text(const GapReport& report, const Style& style);
+std::string gap_markdown(const GapReport& report, const Style& style);
+// A row for each name in each class, one without a name for what has none; they sum to the difference.
+std::string gap_csv(const GapReport& report);
+
+// What the verdict says, empty where the two are comparable.
+std::string verdict_text(const compare::PeakComparison& found);
+
+}  // namespace liveset::report
