@@ -50,7 +50,8 @@ Result<Samples> parse_samples(const std::string& text) {
   };
   const bool good = number(std::string_view(text).substr(0, comma), samples.measured) &&
                     (comma == std::string::npos || number(std::string_view(text).substr(comma + 1), samples.predicted));
-  if (!good) return Error{ErrorKind::usage, "", {}, "--samples '" + text + "' is no number of samples a step", "give 8, or 8,12 for the two runs"};
+  if (!good)
+    return Error{ErrorKind::usage, "", {}, "--samples '" + text + "' is no number of samples a step", "give 8, or 8,12 for the two runs"};
   if (!samples.predicted) samples.predicted = samples.measured;
   return samples;
 }
@@ -61,7 +62,8 @@ bool is_model_file(const std::string& path) {
   char head[4096];
   file.read(head, sizeof head);
   const std::string_view text(head, static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
 }
 
 // A model describes one step: of a longer trace the first step is taken, unless a range says otherwise.
@@ -93,7 +95,11 @@ compare::TraceOptions trace_options(const Options& options, const ledger::Range&
 
 Status run_traces(const Options& options, double max_error, const Samples& samples, Context& context) {
   if (options.has_policy || options.held_only)
-    return Error{ErrorKind::usage, options.model, {}, std::string(options.has_policy ? "--policy" : "--held") + " is for a model, and this is a trace", ""};
+    return Error{ErrorKind::usage,
+                 options.model,
+                 {},
+                 std::string(options.has_policy ? "--policy" : "--held") + " is for a model, and this is a trace",
+                 ""};
   Result<Reading> measured = open_reading(options.trace, options.range);
   if (!measured) return measured.take_error();
   Result<Reading> predicted = open_reading(options.model, options.range);
@@ -121,7 +127,10 @@ Status run_traces(const Options& options, double max_error, const Samples& sampl
     case Format::md: std::cout << report::gap_markdown(shown, style); break;
     case Format::csv: std::cout << report::gap_csv(shown); break;
     case Format::json: {
-      nlohmann::ordered_json json{{"schema", "liveset.compare/1"}, {"trace", options.trace}, {"range", options.range}, {"max_error", max_error},
+      nlohmann::ordered_json json{{"schema", "liveset.compare/1"},
+                                  {"trace", options.trace},
+                                  {"range", options.range},
+                                  {"max_error", max_error},
                                   {"equal", shown.found.is_meaningful() && shown.found.error() == 0}};
       json.update(report::gap_json(shown));
       print_json(json);
@@ -139,7 +148,8 @@ struct PhysicalPart {
   std::string reason;
 };
 
-Result<PhysicalPart> physical_part(const Options& options, const Predicted& predicted, const trace::TraceFile& file, const Samples& samples) {
+Result<PhysicalPart> physical_part(const Options& options, const Predicted& predicted, const trace::TraceFile& file,
+                                   const Samples& samples) {
   PhysicalPart part;
   if (options.held_only) {
     part.reason = "only what is held when backward begins was compared";
@@ -222,7 +232,7 @@ Status run_model(const Options& options, double max_error, const Samples& sample
     report::write_comparison_text(std::cout, prediction.ledger, *recorded, comparison, style_of(context));
   }
   // Where the program does not name its values, the ledgers can be compared by size alone, and the peaks say more.
-  const double error = !peaks_compared              ? comparison.error
+  const double error = !peaks_compared            ? comparison.error
                        : recorded->names_values() ? std::max(comparison.error, physical->found->found.error())
                                                   : physical->found->found.error();
   if (error > max_error) context.status = exit_difference;
@@ -235,7 +245,8 @@ Status run(const Options& options, Context& context) {
   if (!max_error) return max_error.take_error();
   Result<Samples> samples = parse_samples(options.samples);
   if (!samples) return samples.take_error();
-  return is_model_file(options.model) ? run_model(options, *max_error, *samples, context) : run_traces(options, *max_error, *samples, context);
+  return is_model_file(options.model) ? run_model(options, *max_error, *samples, context)
+                                      : run_traces(options, *max_error, *samples, context);
 }
 
 }  // namespace
@@ -263,7 +274,8 @@ void add_compare(CLI::App& app, Context& context) {
   command->add_option("--heap", options->heap, "of the traces, by name: cuda:0; default: the one that summary shows")->option_text("NAME");
   command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")
       ->option_text("SHARE");
-  command->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; the ledger of a model is compared with the first step")
+  command
+      ->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; the ledger of a model is compared with the first step")
       ->option_text("RANGE");
   command->add_option("--samples", options->samples, "samples a step, of both runs or of each: 8 or 8,12; then samples a second are shown")
       ->option_text("N");

@@ -114,7 +114,8 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
       add_single(predicted.items[i], predicted.texts[predicted.items[i].name], false, gap, sums);
   // Blocks beyond the first million are in no pair: what they are for is not known.
   for (std::size_t family = 0; family < families; ++family)
-    sums.add_nameless(GapClass::unattributed, wrapping_difference(signed_bytes(measured.rest[family]), signed_bytes(predicted.rest[family])));
+    sums.add_nameless(GapClass::unattributed,
+                      wrapping_difference(signed_bytes(measured.rest[family]), signed_bytes(predicted.rest[family])));
   for (std::size_t i = 0; i < gap_classes; ++i)
     sums.add_nameless(static_cast<GapClass>(i), wrapping_difference(measured.extras[i], predicted.extras[i]));
   sums.finish(gap);
@@ -122,7 +123,8 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
 }
 
 Verdict verdict_of(const Side& measured, const Side& predicted, const Gap& gap) {
-  if (measured.values == 0 || predicted.values == 0) return measured.values == predicted.values ? Verdict::no_values : Verdict::no_values_on_one_side;
+  if (measured.values == 0 || predicted.values == 0)
+    return measured.values == predicted.values ? Verdict::no_values : Verdict::no_values_on_one_side;
   return gap.shared_names == 0 ? Verdict::another_network : Verdict::comparable;
 }
 

@@ -42,7 +42,8 @@ struct Gap {
   std::int64_t difference = 0;
   std::array<GapPart, gap_classes> parts;  // by GapClass; sum to `difference`
   ValueCounts values;
-  std::uint64_t shared_names = 0;          // blocks of the measured side that lie in a module that the predicted side has too, or share their own name
+  std::uint64_t shared_names =
+      0;  // blocks of the measured side that lie in a module that the predicted side has too, or share their own name
   const GapPart& part(GapClass gap_class) const { return parts[static_cast<std::size_t>(gap_class)]; }
 };
 

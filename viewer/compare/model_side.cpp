@@ -38,7 +38,8 @@ std::uint64_t ModelSide::block_bytes(std::uint64_t requested) const {
 
 bool ModelSide::has_bytes() const {
   return std::any_of(model_->tensors.begin(), model_->tensors.end(), [](const model::Tensor& tensor) { return tensor.bytes != 0; }) ||
-         std::any_of(model_->statics.begin(), model_->statics.end(), [](const model::StaticStorage& storage) { return storage.bytes != 0; });
+         std::any_of(model_->statics.begin(), model_->statics.end(),
+                     [](const model::StaticStorage& storage) { return storage.bytes != 0; });
 }
 
 // One pass over the memory curve: sums, and which op runs.
@@ -97,7 +98,8 @@ Moment ModelSide::moment_at(std::uint64_t event) const {
     moment.event = event;
     moment.place = place_of(event);
     for (const PredictedBlock& block : memory.blocks)
-      if (block.made <= event && block.freed > event) moment.classes[static_cast<std::size_t>(block.memory_class)] += block_bytes(block.bytes);
+      if (block.made <= event && block.freed > event)
+        moment.classes[static_cast<std::size_t>(block.memory_class)] += block_bytes(block.bytes);
   }
   for (const std::uint64_t bytes : moment.classes) moment.block_bytes += bytes;
   return moment;
@@ -164,7 +166,8 @@ Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy
   side.peak = made.moment_at(made.peak_event_);
   side.peak.bytes = side.peak.block_bytes;
   if (options.counter == "reserved")
-    return Error{ErrorKind::usage, options.file, {}, "the model tells nothing of the counter \"reserved\"", "it has requested, allocated, active"};
+    return Error{
+        ErrorKind::usage, options.file, {}, "the model tells nothing of the counter \"reserved\"", "it has requested, allocated, active"};
   for (const char* name : {"requested", "allocated", "active"})
     if (!model.physical.caching_allocator || name == options.counter) side.counters.push_back({name, *side.peak.bytes, false});
   if (const std::uint64_t outside = model.physical.context + model.physical.communication; outside != 0) side.outside_allocator = outside;

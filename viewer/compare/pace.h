@@ -9,9 +9,9 @@
 namespace liveset::compare {
 
 struct Pace {
-  std::uint64_t steps = 0;                       // of which the time is known: not the first, where there are others
-  std::uint64_t median_ns = 0;                   // by the host's clock; 0: no step
-  bool only_the_first = false;                   // there is but one step, which warms up
+  std::uint64_t steps = 0;                        // of which the time is known: not the first, where there are others
+  std::uint64_t median_ns = 0;                    // by the host's clock; 0: no step
+  bool only_the_first = false;                    // there is but one step, which warms up
   std::optional<std::uint64_t> samples_per_step;  // as somebody says
   std::optional<double> samples_per_second() const {
     if (!samples_per_step || median_ns == 0) return std::nullopt;

@@ -12,8 +12,8 @@ double PeakComparison::error() const {
   return a == b ? 0 : static_cast<double>(std::max(a, b) - std::min(a, b)) / static_cast<double>(std::max(a, b));
 }
 
-Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options, const trace::TraceFile& predicted,
-                                      const TraceOptions& predicted_options) {
+Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options,
+                                      const trace::TraceFile& predicted, const TraceOptions& predicted_options) {
   Result<TraceSide> left = TraceSide::read(measured, measured_options);
   if (!left) return left.take_error();
   Result<TraceSide> right = TraceSide::read(predicted, predicted_options);

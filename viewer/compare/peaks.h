@@ -20,7 +20,7 @@ struct PeakComparison {
   Side measured, predicted;
   Gap gap;
   Verdict verdict = Verdict::comparable;
-  std::vector<StepRow> steps;  // that both have
+  std::vector<StepRow> steps;                         // that both have
   std::optional<Pace> measured_pace, predicted_pace;  // of what was recorded
   // Whether the peaks are of one thing; otherwise neither their difference nor its classes mean anything.
   bool is_meaningful() const { return verdict != Verdict::another_network; }
@@ -28,8 +28,8 @@ struct PeakComparison {
   double error() const;
 };
 
-Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options, const trace::TraceFile& predicted,
-                                      const TraceOptions& predicted_options);
+Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options,
+                                      const trace::TraceFile& predicted, const TraceOptions& predicted_options);
 
 // Errors beside those of a side: a model without bytes, as a usage error that says so.
 Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, const TraceOptions& options, const model::Model& model,

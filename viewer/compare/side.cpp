@@ -5,9 +5,9 @@ namespace liveset::compare {
 using trace::MemoryClass;
 
 std::string_view gap_class_name(GapClass gap_class) {
-  constexpr std::string_view names[] = {"missing_values", "extra_values",  "resized_values", "recompute_working_set", "temporaries",
-                                        "gradients",      "static",        "communication",  "over_retention",        "rounding",
-                                        "cached",         "outside_allocator", "unattributed"};
+  constexpr std::string_view names[] = {
+      "missing_values", "extra_values", "resized_values", "recompute_working_set", "temporaries", "gradients", "static", "communication",
+      "over_retention", "rounding",     "cached",         "outside_allocator",     "unattributed"};
   static_assert(std::size(names) == gap_classes);
   return names[static_cast<std::size_t>(gap_class)];
 }

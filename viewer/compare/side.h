@@ -62,7 +62,7 @@ struct Moment {
   std::optional<std::uint64_t> time_ns;
   ledger::Place place;
   ledger::FoundBy found_by = ledger::FoundBy::nothing;  // of a moment that was looked for
-  std::optional<std::uint64_t> bytes;   // of the counter that is compared
+  std::optional<std::uint64_t> bytes;                   // of the counter that is compared
   std::uint64_t block_bytes = 0;
   ledger::ClassBytes classes{};  // sum to block_bytes
 };
@@ -91,11 +91,11 @@ struct Side {
   GapBytes extras{};               // of the counter, beyond blocks
   std::array<std::uint64_t, families> rest{};  // bytes of blocks beyond max_items
   std::uint64_t rest_blocks = 0;
-  std::vector<CounterPeak> counters;              // those that are known
+  std::vector<CounterPeak> counters;               // those that are known
   std::optional<std::uint64_t> outside_allocator;  // most that libraries held of the device beside the allocator
   std::vector<StepPeak> steps;
   std::array<std::optional<std::uint64_t>, trace::phase_count> phase_peaks;  // of blocks
-  std::uint64_t values = 0;  // items that some program, graph or model names as values
+  std::uint64_t values = 0;                                                  // items that some program, graph or model names as values
   std::vector<std::string> warnings;
 
   static constexpr std::size_t max_items = 1'000'000;

@@ -67,11 +67,16 @@ Status TraceSide::choose_peak(const TraceOptions& options) {
   const ledger::HeapLedger& heap = ledger_.shown();
   if (!heap.allocated.known || heap.allocated.peak_event == no_event)
     return Error{ErrorKind::unreadable, file_->path(), {}, "the trace has no allocation, so it has no peak", ""};
-  const auto found = std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == options.counter; });
+  const auto found =
+      std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == options.counter; });
   if (found == side.counters.end()) {
     std::string known;
     for (const CounterPeak& counter : side.counters) known += (known.empty() ? "" : ", ") + counter.name;
-    return Error{ErrorKind::usage, file_->path(), {}, "the trace has no counter \"" + options.counter + "\" of heap " + side.heap, "it has " + known};
+    return Error{ErrorKind::usage,
+                 file_->path(),
+                 {},
+                 "the trace has no counter \"" + options.counter + "\" of heap " + side.heap,
+                 "it has " + known};
   }
   side.peak.bytes = found->bytes;
   side.peak.event = options.counter == "reserved" ? heap.reserved.peak_event : heap.allocated.peak_event;
@@ -128,7 +133,8 @@ Status TraceSide::read_items(const ledger::Attribution& attribution) {
 
 // What the counter has beyond the blocks of that moment, so that it is their sum.
 void TraceSide::add_extras() {
-  std::int64_t beyond = ledger::wrapping_difference(static_cast<std::int64_t>(*side.peak.bytes), static_cast<std::int64_t>(side.peak.block_bytes));
+  std::int64_t beyond =
+      ledger::wrapping_difference(static_cast<std::int64_t>(*side.peak.bytes), static_cast<std::int64_t>(side.peak.block_bytes));
   if (side.counter == "reserved") {
     // The allocator's own account has what was allocated before the recording began.
     const std::int64_t before = ledger_.shown().baseline_bytes;
@@ -187,8 +193,10 @@ Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptio
   made.add_extras();
   made.add_steps(options.range);
   if (attribution->details_left_out || side.rest_blocks != 0)
-    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) + " are aligned with none");
-  if (made.ledger_.sums_off_after_holes != 0) side.warnings.push_back("events are missing in the file: blocks freed there still count as live");
+    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) +
+                            " are aligned with none");
+  if (made.ledger_.sums_off_after_holes != 0)
+    side.warnings.push_back("events are missing in the file: blocks freed there still count as live");
   if (const std::int64_t before = made.ledger_.shown().baseline_bytes; before != 0 && side.counter != "reserved")
     side.warnings.push_back(std::to_string(before) + " bytes that were allocated before the recording began are in no figure");
   return made;

@@ -138,9 +138,8 @@ class Search {
     begin(range.first);
     const trace::ColumnMask wanted = walk_columns | trace::column::size | trace::column::age | trace::column::reserved;
     Status status = walk(file_, range.first, range.end, wanted,
-                         [&](const trace::Columns& columns, std::uint32_t i, const trace::Positions& at, std::uint64_t ordinal, std::size_t chunk) {
-                           see(columns, i, at, ordinal, chunk);
-                         });
+                         [&](const trace::Columns& columns, std::uint32_t i, const trace::Positions& at, std::uint64_t ordinal,
+                             std::size_t chunk) { see(columns, i, at, ordinal, chunk); });
     if (!status) return status.take_error();
     for (int by = static_cast<int>(FoundBy::node); by > 0; --by)
       if (best_[by].event != no_event) return best_[by];

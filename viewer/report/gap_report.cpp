@@ -65,11 +65,13 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
   json["peak"] = moment_json(side.peak, side.counter);
   json["peak"]["moment_known"] = side.peak_moment_known;
   json["counters"] = ordered_json::object();
-  for (const compare::CounterPeak& counter : side.counters) json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
+  for (const compare::CounterPeak& counter : side.counters)
+    json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
   json["outside_allocator"] = or_null(side.outside_allocator);
   json["phases"] = ordered_json::object();
   for (std::size_t phase = 0; phase < side.phase_peaks.size(); ++phase)
-    if (side.phase_peaks[phase]) json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = *side.phase_peaks[phase];
+    if (side.phase_peaks[phase])
+      json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = *side.phase_peaks[phase];
   json["composition"] = {{"own_peak", classes_json(side.peak.classes)}, {"other_peak", nullptr}};
   if (side.at_other) {
     ordered_json other = moment_json(*side.at_other, side.counter);
@@ -84,7 +86,8 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
 ordered_json rows_json(const GapPart& part) {
   ordered_json rows = ordered_json::array();
   for (const GapRow& row : part.rows)
-    rows.push_back({{"name", row.name}, {"bytes", row.bytes}, {"measured", row.measured}, {"predicted", row.predicted}, {"blocks", row.blocks}});
+    rows.push_back(
+        {{"name", row.name}, {"bytes", row.bytes}, {"measured", row.measured}, {"predicted", row.predicted}, {"blocks", row.blocks}});
   return rows;
 }
 
@@ -115,7 +118,8 @@ std::string headline(const char* title, const Side& side, const SideLabel& label
   if (!label.label.empty()) text += " (" + label.label + ")";
   text += "  " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
   std::string place = place_text(side.peak.place);
-  if (!side.peak_moment_known) place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
+  if (!side.peak_moment_known)
+    place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
   if (side.is_model && side.peak.event == ledger::no_event) place = "nothing is higher than what lives all the time";
   return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
 }
@@ -214,7 +218,8 @@ std::string pace_text(const PeakComparison& found, const Style& style) {
 std::string values_text(const Gap& gap, const Style& style) {
   const compare::ValueCounts& values = gap.values;
   if (values.matched + values.missing + values.extra == 0) return "";
-  std::string text = "VALUES      " + format_count(values.matched) + " in both (" + format_bytes(values.matched_bytes, style.exact_bytes) + ")";
+  std::string text =
+      "VALUES      " + format_count(values.matched) + " in both (" + format_bytes(values.matched_bytes, style.exact_bytes) + ")";
   if (values.resized != 0) text += ", " + format_count(values.resized) + " of them in another size";
   text += ", " + format_count(values.missing) + " missing (" + format_bytes(values.missing_bytes, style.exact_bytes) + "), " +
           format_count(values.extra) + " extra (" + format_bytes(values.extra_bytes, style.exact_bytes) + ")";
@@ -234,7 +239,8 @@ std::string verdict_text(const PeakComparison& found) {
   switch (found.verdict) {
     case Verdict::comparable: return "";
     case Verdict::another_network:
-      return "they share no value names: not the same network (or one whose modules are called otherwise), so their difference means nothing";
+      return "they share no value names: not the same network (or one whose modules are called otherwise), so their difference means "
+             "nothing";
     case Verdict::no_values: return "neither side tells of values: the difference is by class alone";
     case Verdict::no_values_on_one_side:
       return "only " + std::string(found.measured.values != 0 ? "the measured" : "the predicted") +
@@ -284,17 +290,25 @@ ordered_json gap_json(const GapReport& report) {
 
 std::string gap_text(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
-  std::string text = headline("MEASURED", found.measured, report.measured, style) + headline("PREDICTED", found.predicted, report.predicted, style);
+  std::string text =
+      headline("MEASURED", found.measured, report.measured, style) + headline("PREDICTED", found.predicted, report.predicted, style);
   const std::string verdict = verdict_text(found);
   if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
   if (!found.is_meaningful()) return text;
   const std::int64_t difference = found.gap.difference;
-  text += "DIFFERENCE  " + (difference == 0 ? std::string("none") : signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the prediction") + "\n";
+  text += "DIFFERENCE  " +
+          (difference == 0 ? std::string("none")
+                           : signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) +
+                                 " of the prediction") +
+          "\n";
   const bool has_gap = !shown_classes(found.gap).empty();
   if (has_gap) text += "\n" + gap_table(found.gap, TableFormat::text, style).render();
   text += "\n" + values_text(found.gap, style) + pace_text(found, style);
   text += "\nWhat lives at the measured peak, and at the predicted one\n" + composition_table(found, TableFormat::text, style).render();
-  text += "  " + wrapped(found_text(found.predicted, "the first moment, predicted") + "; " + found_text(found.measured, "the second, measured"), style, 2) + "\n";
+  text += "  " +
+          wrapped(found_text(found.predicted, "the first moment, predicted") + "; " + found_text(found.measured, "the second, measured"),
+                  style, 2) +
+          "\n";
   if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::text, style).render();
   for (const std::string& warning : warnings_of(found)) text += "\nWARNING  " + wrapped(warning, style, 9);
   return text.back() == '\n' ? text : text + "\n";
@@ -319,8 +333,9 @@ std::string gap_csv(const GapReport& report) {
     std::int64_t rest = part.bytes;
     for (const GapRow& row : part.rows) {
       rest = ledger::wrapping_difference(rest, row.bytes);
-      table.row({Cell::words(name), Cell::words(row.name), Cell::words(std::to_string(row.bytes)), Cell::words(std::to_string(row.measured)),
-                 Cell::words(std::to_string(row.predicted)), Cell::words(std::to_string(row.blocks))});
+      table.row({Cell::words(name), Cell::words(row.name), Cell::words(std::to_string(row.bytes)),
+                 Cell::words(std::to_string(row.measured)), Cell::words(std::to_string(row.predicted)),
+                 Cell::words(std::to_string(row.blocks))});
     }
     if (rest != 0)
       table.row({Cell::words(name), Cell::words(""), Cell::words(std::to_string(rest)), Cell::words(""), Cell::words(""), Cell::words("")});

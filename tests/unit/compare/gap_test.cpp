@@ -46,7 +46,8 @@ class SideBuilder {
 };
 
 std::int64_t sum_of(const Gap& gap) {
-  return std::accumulate(gap.parts.begin(), gap.parts.end(), std::int64_t{0}, [](std::int64_t sum, const GapPart& part) { return sum + part.bytes; });
+  return std::accumulate(gap.parts.begin(), gap.parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const GapPart& part) { return sum + part.bytes; });
 }
 
 std::int64_t bytes_of(const Gap& gap, GapClass gap_class) { return gap.part(gap_class).bytes; }
@@ -203,9 +204,10 @@ TEST(Gap, RowsAreTheLargestOfManyNames) {
 // Every block once: a partner has that block as its partner, of the same family, and the classes sum to the difference.
 TEST(Gap, ClassesOfRandomSidesSumToTheDifference) {
   std::mt19937 random(11);
-  constexpr MemoryClass classes[] = {MemoryClass::parameter,   MemoryClass::gradient,   MemoryClass::optimizer_state, MemoryClass::checkpoint_input,
-                                     MemoryClass::activation,  MemoryClass::rng_state,  MemoryClass::recomputed_activation,
-                                     MemoryClass::temporary,   MemoryClass::communication, MemoryClass::loss, MemoryClass::unattributed};
+  constexpr MemoryClass classes[] = {
+      MemoryClass::parameter,     MemoryClass::gradient,  MemoryClass::optimizer_state,       MemoryClass::checkpoint_input,
+      MemoryClass::activation,    MemoryClass::rng_state, MemoryClass::recomputed_activation, MemoryClass::temporary,
+      MemoryClass::communication, MemoryClass::loss,      MemoryClass::unattributed};
   for (int round = 0; round < 500; ++round) {
     SideBuilder sides[2];
     for (SideBuilder& builder : sides) {
@@ -217,7 +219,8 @@ TEST(Gap, ClassesOfRandomSidesSumToTheDifference) {
         item.is_own_name = random() % 5 == 0;
         item.is_overdue = random() % 7 == 0;
       }
-      for (int i = 0; i < 3; ++i) builder.beyond(static_cast<GapClass>(random() % gap_classes), static_cast<std::int64_t>(random() % 2000) - 500);
+      for (int i = 0; i < 3; ++i)
+        builder.beyond(static_cast<GapClass>(random() % gap_classes), static_cast<std::int64_t>(random() % 2000) - 500);
     }
     const Side &measured = sides[0].side, &predicted = sides[1].side;
     const Match match = match_items(measured, predicted);

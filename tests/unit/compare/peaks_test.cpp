@@ -20,7 +20,8 @@ using trace::MemoryClass;
 using trace::Phase;
 
 std::int64_t sum_of(const Gap& gap) {
-  return std::accumulate(gap.parts.begin(), gap.parts.end(), std::int64_t{0}, [](std::int64_t sum, const GapPart& part) { return sum + part.bytes; });
+  return std::accumulate(gap.parts.begin(), gap.parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const GapPart& part) { return sum + part.bytes; });
 }
 
 PeakComparison compared(TinyTrace& measured, TinyTrace& predicted, const std::string& counter = "allocated") {
@@ -295,7 +296,8 @@ TEST(Peaks, MedianStepWithoutTheFirst) {
   const std::uint32_t heap = trace.heap("cpu");
   const auto step = [&](std::int64_t number, int events) {
     trace.step(number);
-    for (int i = 1; i < events; ++i) trace.alloc(heap, 0x1000 * static_cast<std::uint64_t>(trace.add(test::event(proto::EVENT_SCOPE_BEGIN, 0)) + 1), 8);
+    for (int i = 1; i < events; ++i)
+      trace.alloc(heap, 0x1000 * static_cast<std::uint64_t>(trace.add(test::event(proto::EVENT_SCOPE_BEGIN, 0)) + 1), 8);
   };
   step(0, 40);
   step(1, 2);
