@@ -21,8 +21,10 @@ bool denser(const KnapsackItem& a, const KnapsackItem& b) {
 // Items with memory that fit, densest first.
 class Lists {
  public:
-  Lists(std::span<const KnapsackItem> items, std::vector<std::uint32_t> order, std::uint64_t capacity, std::uint64_t max_states)
-      : items_(items), order_(std::move(order)), capacity_(capacity) {
+  // Answers of a value below `to_beat` need not be found.
+  Lists(std::span<const KnapsackItem> items, const std::vector<std::uint32_t>& order, std::uint64_t capacity, std::uint64_t max_states,
+        std::uint64_t to_beat)
+      : items_(items), order_(order), capacity_(capacity), to_beat_(to_beat) {
     longest_ = std::max<std::uint64_t>(max_states / std::max<std::size_t>(order_.size(), 1), 2);
     states_.push_back({});
     list_.push_back(0);
@@ -30,6 +32,7 @@ class Lists {
   }
 
   bool exact() const { return exact_; }
+  bool any() const { return !list_.empty(); }  // not when states were left out and all that remained were hopeless
   const State& best() const { return states_[list_.back()]; }
   void mark(std::vector<bool>& kept) const {
     for (std::uint32_t at = list_.back(); at != none; at = states_[at].parent) {
@@ -67,7 +70,16 @@ class Lists {
       states_.push_back(next);
     }
     list_ = std::move(merged);
+    if (i + 1 < order_.size()) leave_out_hopeless(items_[order_[i + 1]]);
     if (list_.size() > longest_) thin();
+  }
+
+  // What is left of the capacity cannot be filled with anything denser than the next item.
+  void leave_out_hopeless(const KnapsackItem& next) {
+    std::erase_if(list_, [&](std::uint32_t at) {
+      const State& state = states_[at];
+      return state.value + static_cast<unsigned __int128>(capacity_ - state.memory) * next.value / next.memory < to_beat_;
+    });
   }
 
   // In order of memory; of the same memory the higher value first.
@@ -86,12 +98,23 @@ class Lists {
   }
 
   std::span<const KnapsackItem> items_;
-  std::vector<std::uint32_t> order_;
-  std::uint64_t capacity_, longest_;
+  const std::vector<std::uint32_t>& order_;
+  std::uint64_t capacity_, to_beat_, longest_ = 2;
   std::vector<State> states_;
   std::vector<std::uint32_t> list_;
   bool exact_ = true;
 };
+
+// One answer, to be beaten: the densest items that still fit, one after another.
+void take_greedily(std::span<const KnapsackItem> items, const std::vector<std::uint32_t>& order, std::uint64_t capacity,
+                   KnapsackAnswer& answer) {
+  for (const std::uint32_t index : order) {
+    if (items[index].memory > capacity - answer.memory) continue;
+    answer.memory += items[index].memory;
+    answer.value += items[index].value;
+    answer.kept[index] = true;
+  }
+}
 
 // The optimum with items that can be cut (Dantzig), rounded down: values are whole, so is the optimum.
 std::uint64_t fractional(std::span<const KnapsackItem> items, const std::vector<std::uint32_t>& order, std::uint64_t capacity) {
@@ -157,11 +180,24 @@ Result<KnapsackAnswer> knapsack(std::span<const KnapsackItem> items, std::uint64
   }
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return denser(items[a], items[b]); });
   const std::uint64_t free_value = answer.value;
-  const Lists lists(items, order, capacity, options.max_states);
-  lists.mark(answer.kept);
-  answer.memory = lists.best().memory;
-  answer.value += lists.best().value;
-  answer.bound = lists.exact() ? answer.value : free_value + fractional(items, order, capacity);
+  const std::vector<bool> free_items = answer.kept;
+  take_greedily(items, order, capacity, answer);
+  bool exact = false;
+  // What one search finds lets the next one leave out more.
+  for (int rounds = 0; rounds < 4 && !exact; ++rounds) {
+    const std::uint64_t to_beat = answer.value - free_value;
+    const Lists lists(items, order, capacity, options.max_states, to_beat);
+    exact = lists.exact();
+    const bool better = lists.any() && lists.best().value > to_beat;
+    if (better || exact) {
+      answer.memory = lists.best().memory;
+      answer.value = free_value + lists.best().value;
+      answer.kept = free_items;
+      lists.mark(answer.kept);
+    }
+    if (!better) break;
+  }
+  answer.bound = exact ? answer.value : free_value + fractional(items, order, capacity);
   answer.exact = answer.bound == answer.value;
   return answer;
 }

@@ -1,8 +1,9 @@
 // Which results to keep: the exact 0-1 knapsack, and the two rules by which PyTorch asks for it.
 //
 // Solved by lists of states that no other state beats (Nemhauser and Ullmann): (memory, value), one list after each item. Exact for any
-// sizes; the last list is the whole frontier. A list has at most capacity / gcd + 1 states, and no more than there are distinct sums;
-// O(items x list). When the lists would exceed `max_states`, states are left out, evenly over the capacity: the answer still fits, and
+// sizes. A list has at most capacity / gcd + 1 states, and no more than there are distinct sums; O(items x list). Items come densest first,
+// so a state whose free memory, filled at the next item's density, stays below an answer at hand is left out: that keeps lists short where
+// sums are many. When they would exceed `max_states` all the same, states are left out evenly over the capacity: the answer still fits, and
 // `bound` (the optimum with items that can be cut, Dantzig) says how much better an exact one could be.
 #pragma once
 #include <optional>

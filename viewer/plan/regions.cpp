@@ -45,6 +45,72 @@ struct State {
 };
 using List = std::vector<State>;  // retained rising, cost falling
 
+// A price of bytes in units of cost: price / scale. With it the constraint becomes a part of the objective (Lagrange): for any price,
+//   cost of a plan within the budget  >=  ( least of  scale x cost + price x retained  over all plans  -  price x budget ) / scale,
+// and the least is found module by module. rest[i] is that least for all that a walk meets from module i on, with everything around it
+// open.
+using Wide = __int128;
+constexpr Wide scale = Wide{1} << 40U;
+
+struct Priced {
+  Wide price = 0;
+  std::vector<Wide> rest;
+  std::uint64_t retained = 0;  // by the plan of that least
+
+  Priced(std::span<const Module> modules, const std::vector<std::uint32_t>& ends, Wide bytes_price)
+      : price(bytes_price), rest(modules.size() + 1) {
+    std::vector<std::uint64_t> kept(modules.size() + 1, 0);
+    for (std::size_t i = modules.size(); i-- > 0;) {
+      const Module& module = modules[i];
+      // What is inside comes first, then what follows: rest[i + 1] has both. A checkpoint leaves out the former.
+      rest[i] = price * module.own + rest[i + 1];
+      kept[i] = module.own + kept[i + 1];
+      const Wide checkpointed = scale * module.cost + price * module.boundary + rest[ends[i]];
+      if (!module.may_checkpoint || checkpointed >= rest[i]) continue;
+      rest[i] = checkpointed;
+      kept[i] = module.boundary + kept[ends[i]];
+    }
+    retained = kept[0];
+  }
+
+  std::vector<std::uint32_t> chosen(const std::vector<std::uint32_t>& ends, std::span<const Module> modules) const {
+    std::vector<std::uint32_t> list;
+    for (std::uint32_t i = 0; i < modules.size();) {
+      const bool take = rest[i] < price * modules[i].own + rest[i + 1];
+      if (take) list.push_back(i);
+      i = take ? ends[i] : i + 1;
+    }
+    return list;
+  }
+
+  // No plan within the budget costs less.
+  std::uint64_t least_cost(std::uint64_t budget) const {
+    const Wide bound = rest[0] - price * budget;
+    return bound <= 0 ? 0 : static_cast<std::uint64_t>((bound + scale - 1) / scale);
+  }
+};
+
+// The least price of those that were tried whose plan is `fine`.
+template <class Fine>
+Wide least_price(std::span<const Module> modules, const std::vector<std::uint32_t>& ends, Fine fine) {
+  Wide low = 0, high = Wide{1} << 60U;
+  while (low < high) {
+    const Wide middle = low + (high - low) / 2;
+    if (fine(Priced(modules, ends, middle)))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return high;
+}
+
+// The price of the best bound: retained falls as the price rises, and the bound is best where it comes down to the budget.
+Priced price_for(std::span<const Module> modules, const std::vector<std::uint32_t>& ends, std::uint64_t budget) {
+  const Wide high = least_price(modules, ends, [budget](const Priced& priced) { return priced.retained <= budget; });
+  Priced above(modules, ends, high), below(modules, ends, high > 0 ? high - 1 : 0);
+  return above.rest[0] - above.price * budget >= below.rest[0] - below.price * budget ? above : below;
+}
+
 enum class Thinning {
   sound,       // states are left out: what remains can be had
   optimistic,  // states become one that is as good as all of them: nothing that can be had is better
@@ -52,13 +118,15 @@ enum class Thinning {
 
 class Search {
  public:
-  Search(std::span<const Module> modules, std::uint64_t budget, std::uint64_t max_states, Thinning thinning)
-      : modules_(modules), ends_(ends_of(modules)), budget_(budget), thinning_(thinning) {
+  // With `priced`, states that cannot lead to a plan of at most `known` cost are left out.
+  Search(std::span<const Module> modules, const std::vector<std::uint32_t>& ends, std::uint64_t budget, std::uint64_t max_states,
+         Thinning thinning, const Priced* priced = nullptr, std::uint64_t known = 0)
+      : modules_(modules), budget_(budget), thinning_(thinning), priced_(priced), known_(known) {
     longest_ = std::max<std::uint64_t>(max_states / modules.size(), 4);
     List list{{}};
     std::vector<List> aside;  // of the modules that are open: what came of checkpointing them
     walk(
-        modules, ends_,
+        modules, ends,
         [&](std::uint32_t i) {
           aside.push_back(checkpointed(list, i));
           for (State& state : list) state.retained += modules[i].own;
@@ -89,6 +157,12 @@ class Search {
   struct Choice {
     std::uint32_t before = none, module = 0;
   };
+
+  void leave_out_hopeless(List& list, std::uint32_t next) const {
+    if (!priced_) return;
+    const Wide most = scale * known_ + priced_->price * budget_ - priced_->rest[next];
+    std::erase_if(list, [&](const State& state) { return scale * state.cost + priced_->price * state.retained > most; });
+  }
 
   // Leaves what fits with `extra` on top.
   void cut(List& list, std::uint64_t extra) const {
@@ -123,9 +197,20 @@ class Search {
     return merged;
   }
 
+  // The states that lead to the cheapest plans, as far as the price of bytes can tell.
+  void keep_promising(List& list) {
+    exact_ = false;
+    const auto merit = [this](const State& state) { return scale * state.cost + priced_->price * state.retained; };
+    const auto last = list.begin() + static_cast<std::ptrdiff_t>(longest_);
+    std::nth_element(list.begin(), last, list.end(), [&](const State& a, const State& b) { return merit(a) < merit(b); });
+    list.erase(last, list.end());
+    std::sort(list.begin(), list.end(), [](const State& a, const State& b) { return a.retained < b.retained; });
+  }
+
   // Into parts of equal width: of each the first and the last state, or one that has the best of both.
   void thin(List& list) {
     if (list.size() <= longest_) return;
+    if (priced_ && thinning_ == Thinning::sound) return keep_promising(list);
     exact_ = false;
     const std::uint64_t low = list.front().retained, part = (list.back().retained - low) / (longest_ / 2) + 1;
     std::size_t kept = 0;
@@ -143,22 +228,49 @@ class Search {
   }
 
   std::span<const Module> modules_;
-  std::vector<std::uint32_t> ends_;
   std::uint64_t budget_, longest_ = 4;
   Thinning thinning_;
+  const Priced* priced_;
+  std::uint64_t known_;
   std::vector<Choice> choices_;
   List list_;
   bool exact_ = true;
 };
 
 Result<std::optional<RegionPlan>> search(std::span<const Module> modules, std::uint64_t budget, const RegionOptions& options) {
-  const Search sound(modules, budget, options.max_states, Thinning::sound);
-  if (!sound.feasible()) return std::optional<RegionPlan>();  // thinning never leaves out the state that retains least
-  Result<RegionPlan> plan = region_figures(modules, sound.chosen());
+  const std::vector<std::uint32_t> ends = ends_of(modules);
+  const std::uint64_t first_look = std::max<std::uint64_t>(options.max_states / 16, 1);
+  const Search quick(modules, ends, budget, first_look, Thinning::sound);
+  if (!quick.feasible()) return std::optional<RegionPlan>();  // thinning never leaves out the state that retains least
+  std::vector<std::uint32_t> chosen = quick.chosen();
+  std::uint64_t cost = quick.cost(), least_cost = cost;
+  if (!quick.exact()) {
+    const Priced priced = price_for(modules, ends, budget);
+    const auto figures_of = [&](const Priced& each) { return region_figures(modules, each.chosen(ends, modules))->figures; };
+    const Priced within(modules, ends, least_price(modules, ends, [&](const Priced& each) { return figures_of(each).peak <= budget; }));
+    if (const Figures figures = figures_of(within); figures.peak <= budget && figures.cost < cost) {
+      chosen = within.chosen(ends, modules);
+      cost = figures.cost;
+    }
+    bool exact = false, better = true;
+    for (int rounds = 0; rounds < 4 && better && !exact; ++rounds) {  // what one search finds lets the next one leave out more
+      const Search sound(modules, ends, budget, options.max_states, Thinning::sound, &priced, cost);
+      exact = sound.exact();
+      better = sound.feasible() && sound.cost() < cost;
+      if (!better) continue;
+      chosen = sound.chosen();
+      cost = sound.cost();
+    }
+    if (exact)
+      least_cost = cost;
+    else
+      least_cost = std::max(priced.least_cost(budget),
+                            Search(modules, ends, budget, options.max_states, Thinning::optimistic, &priced, cost).cost());
+  }
+  Result<RegionPlan> plan = region_figures(modules, chosen);
   if (!plan) return plan.take_error();
-  plan->least_cost = plan->figures.cost;
-  if (!sound.exact()) plan->least_cost = Search(modules, budget, options.max_states, Thinning::optimistic).cost();
-  plan->exact = plan->least_cost == plan->figures.cost;
+  plan->least_cost = least_cost;
+  plan->exact = least_cost == cost;
   return std::optional(std::move(*plan));
 }
 
@@ -263,20 +375,34 @@ Result<std::optional<RegionPlan>> best_regions(std::span<const Module> modules, 
 Result<RegionFrontier> region_frontier(std::span<const Module> modules, const RegionOptions& options) {
   if (Status whole = check(modules); !whole) return whole.take_error();
   RegionFrontier frontier;
-  for (std::uint64_t budget = max_total; true;) {
+  // A smaller peak for the same cost, or, where states were left out, for less.
+  const auto add = [&points = frontier.points](RegionPlan plan) {
+    while (!points.empty() && points.back().figures.cost >= plan.figures.cost) points.pop_back();
+    points.push_back(std::move(plan));
+  };
+  std::uint64_t budget = max_total;
+  for (std::size_t searches = 0; frontier.complete; ++searches) {
     Result<std::optional<RegionPlan>> plan = search(modules, budget, options);
     if (!plan) return plan.take_error();
     if (!*plan) break;
-    const std::uint64_t peak = (*plan)->figures.peak, cost = (*plan)->figures.cost;
-    // A smaller peak for the same cost, or, where states were left out, for less.
-    while (!frontier.points.empty() && frontier.points.back().figures.cost >= cost) frontier.points.pop_back();
-    if (frontier.points.size() == options.max_points) {
+    if (searches == options.max_points) {
       frontier.complete = false;
       break;
     }
-    frontier.points.push_back(std::move(**plan));
-    if (peak == 0) break;
-    budget = peak - 1;
+    budget = (*plan)->figures.peak;
+    add(std::move(**plan));
+    if (budget-- == 0) break;
+  }
+  if (!frontier.complete) {  // as many budgets, from the largest that matters to the least that is possible
+    const std::uint64_t most = frontier.points.front().figures.peak, least = *regions_least_peak(modules);
+    frontier.points.clear();
+    const std::uint64_t parts = std::max<std::uint64_t>(options.max_points, 2) - 1;
+    for (std::uint64_t i = 0; i <= parts; ++i) {
+      const auto part = static_cast<std::uint64_t>(static_cast<unsigned __int128>(most - least) * (parts - i) / parts);
+      Result<std::optional<RegionPlan>> plan = search(modules, least + part, options);
+      if (!plan) return plan.take_error();
+      add(std::move(**plan));
+    }
   }
   std::reverse(frontier.points.begin(), frontier.points.end());
   return frontier;

@@ -11,10 +11,12 @@
 // low. `working` is usually what the module would retain without checkpointing, plus its temporaries.
 //
 // Exact within a budget: going through the tree, only states (retained, cost) that no other beats are kept; every condition is "retained <=
-// a number", so less retained is never worse. O(modules x states). When the lists would exceed `max_states`, states are left out, evenly
-// over the bytes: the plan keeps its budget and its cost is an upper bound; the same search with each part's states replaced by one as good
-// as all of them gives `least_cost`, which no plan within the budget beats. The frontier begins without a budget and asks for less than the
-// peak just found.
+// a number", so less retained is never worse. O(modules x states). Where states are many, a first look at a part of them gives a plan, a
+// price of bytes gives a lower bound of what any state can still lead to (Lagrange), and the second search leaves out what cannot reach the
+// plan's cost. Should the lists exceed `max_states` all the same, states are left out evenly over the bytes: the plan keeps its budget and
+// its cost is an upper bound, and the same search with each part's states replaced by one as good as all of them gives `least_cost`, which
+// no plan within the budget beats. The frontier begins without a budget and asks for less than the peak just found; with more than
+// `max_points` points it is taken at as many budgets evenly between both ends instead.
 //
 // Certified bound: regions_least_peak, below which no set of modules gets, and which one reaches. Within a budget it is enough to know the
 // least retained at each place, so feasibility takes O(modules), and the least budget is found by bisection; always exact.
@@ -48,7 +50,7 @@ struct RegionPlan {
 
 struct RegionOptions {
   std::uint64_t max_states = 4'000'000;  // in all lists together; 40 bytes each
-  std::size_t max_points = 64;
+  std::size_t max_points = 64;           // at least 2
 };
 
 // Parents before children, in forward order, subtrees contiguous; totals within max_total.
@@ -62,7 +64,7 @@ Result<std::optional<RegionPlan>> best_regions(std::span<const Module> modules, 
 
 struct RegionFrontier {
   std::vector<RegionPlan> points;  // peaks rising, costs falling
-  bool complete = true;            // false: max_points were reached, and smaller peaks exist
+  bool complete = true;            // false: there are more points, between these
 };
 Result<RegionFrontier> region_frontier(std::span<const Module> modules, const RegionOptions& options = {});
 
