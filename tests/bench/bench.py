@@ -235,6 +235,18 @@ def bench_lineage(figures, options):
         figures.goal(f"{command}, exponent 1e+06 to 1e+07", exponent, "", 1.05)
 
 
+def bench_plan(figures, options):
+    """Rotor on chains of random sizes, with half of the memory that keeping everything needs: stages^3 x slots at most."""
+    progress("Planner: rotor")
+    sizes = [(100, 500), (200, 500), (400, 500), (100, 2000)]
+    runs = interleave(sizes, options.rounds, lambda size: json.loads(run([path_of("plan_rotor"), *map(str, size)])["output"]))
+    seconds = {size: statistics.median(each["table_s"] + each["plan_s"] for each in values) for size, values in runs.items()}
+    figures.details["rotor, seconds"] = {f"{stages} stages, {slots} slots": round(value, 4) for (stages, slots), value in seconds.items()}
+    figures.goal("rotor, 100 stages x 500 slots", seconds[100, 500], "s", 2)
+    figures.goal("rotor, exponent of 100 to 400 stages", math.log(seconds[400, 500] / seconds[100, 500], 4), "", 3.5)
+    figures.goal("rotor, exponent of 500 to 2000 slots", math.log(seconds[100, 2000] / seconds[100, 500], 4), "", 1.2)
+
+
 def find_heaptrack_trace():
     names = [name for name in os.listdir(WORK) if name.startswith("workload.heaptrack.")]
     return os.path.join(WORK, names[0]) if names and shutil.which("heaptrack_print") else None
@@ -313,7 +325,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "torch", "stacks", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "plan", "torch", "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
@@ -321,7 +333,7 @@ def main():
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
     for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage),
-                        ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
+                        ("plan", bench_plan), ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)

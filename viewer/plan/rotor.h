@@ -67,7 +67,7 @@ std::vector<RotorOperation> rotor_keep_all(std::uint64_t stages);
 Result<std::uint64_t> rotor_least_budget(const RotorChain& chain);
 Result<std::uint64_t> rotor_budget_bound(const RotorChain& chain);
 
-inline constexpr std::uint64_t max_rotor_stages = 512;  // seconds with 500 slots; 100 take a few hundredths of one
+inline constexpr std::uint64_t max_rotor_stages = 512;  // some ten seconds with 500 slots; 100 take a twentieth of one
 
 // Longer chains: consecutive stages become one, so that there are `stages` of them. A group's temporaries are what its inside needs on top
 // of its ends, so a plan for the groups, written out for the stages of which they are made, needs no more than it says; it need not be the

@@ -53,8 +53,9 @@ class Grid {
       place += each.size;
     }
     times_.assign(place, infinite);
-    for (std::size_t length = 1; length <= stages_; ++length) {
-      for (std::size_t s = 1; s + length - 1 <= stages_; ++s) fill_pair(s, s + length - 1);
+    // What ends with t stays in the cache; what begins with s lies in one piece and streams through it.
+    for (std::size_t t = 1; t <= stages_; ++t) {
+      for (std::size_t s = t; s > 0; --s) fill_pair(s, t);
     }
   }
 
