@@ -11,6 +11,7 @@
 #include "viewer/compare/logical_compare.h"
 #include "viewer/compare/peaks.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/model/recorded_step.h"
 #include "viewer/report/compare_report.h"
 #include "viewer/report/estimates.h"
 #include "viewer/report/gap_report.h"
@@ -93,18 +94,27 @@ compare::TraceOptions trace_options(const Options& options, const ledger::Range&
   return {options.heap, options.counter, range, bar.callback()};
 }
 
+// The step that the second trace recorded, under another policy.
+Result<compare::PeakComparison> compare_with_recorded_step(const Options& options, const Reading& measured, const Reading& recorded) {
+  Result<model::Policy> policy = model::parse_policy(options.policy);
+  if (!policy) return policy.take_error();
+  ProgressBar bar("reading " + options.trace + " and " + options.model);
+  model::RecordedStepOptions wanted;
+  wanted.heap = options.heap;
+  wanted.progress = bar.callback();
+  Result<model::RecordedStep> step = model::model_of_step(recorded.file, wanted);
+  if (!step) return step.take_error();
+  return compare::compare_with_model(measured.file, trace_options(options, measured.range, bar), step->model, *policy, options.model);
+}
+
 Status run_traces(const Options& options, double max_error, const Samples& samples, Context& context) {
-  if (options.has_policy || options.held_only)
-    return Error{ErrorKind::usage,
-                 options.model,
-                 {},
-                 std::string(options.has_policy ? "--policy" : "--held") + " is for a model, and this is a trace",
-                 ""};
+  if (options.held_only) return Error{ErrorKind::usage, options.model, {}, "--held is for a model file, and this is a trace", ""};
   Result<Reading> measured = open_reading(options.trace, options.range);
   if (!measured) return measured.take_error();
-  Result<Reading> predicted = open_reading(options.model, options.range);
+  Result<Reading> predicted = open_reading(options.model, options.has_policy ? "" : options.range);
   if (!predicted) return predicted.take_error();
   Result<compare::PeakComparison> found = [&] {
+    if (options.has_policy) return compare_with_recorded_step(options, *measured, *predicted);
     ProgressBar bar("reading " + options.trace + " and " + options.model);
     return compare::compare_traces(measured->file, trace_options(options, measured->range, bar), predicted->file,
                                    trace_options(options, predicted->range, bar));
@@ -112,13 +122,15 @@ Status run_traces(const Options& options, double max_error, const Samples& sampl
   if (!found) return found.take_error();
   if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
   if (found->predicted_pace) found->predicted_pace->samples_per_step = samples.predicted;
-  report::GapReport shown{std::move(*found), {}, {}};
+  report::GapReport shown{std::move(*found), {}, {"", options.has_policy ? options.policy : ""}};
   Result<std::string> label = label_of(measured->file, shown.found.measured);
   if (!label) return label.take_error();
   shown.measured.label = *label;
-  label = label_of(predicted->file, shown.found.predicted);
-  if (!label) return label.take_error();
-  shown.predicted.label = *label;
+  if (!options.has_policy) {
+    label = label_of(predicted->file, shown.found.predicted);
+    if (!label) return label.take_error();
+    shown.predicted.label = *label;
+  }
 
   const report::Style style = style_of(context);
   const bool differ = !shown.found.is_meaningful() || shown.found.error() > max_error;
@@ -265,7 +277,7 @@ void add_compare(CLI::App& app, Context& context) {
             options->policy = text;
             options->has_policy = true;
           },
-          "of a model: save-all (default), full, segment:K, ...: `liveset predict --help` names all")
+          "of a model: save-all (default), full, segment:K, ...; of a second trace: the step that it recorded, under this policy")
       ->option_text("POLICY");
   add_choice<std::string>(*command, "--counter",
                           {{"requested", "requested"}, {"allocated", "allocated"}, {"active", "active"}, {"reserved", "reserved"}},

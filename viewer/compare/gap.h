@@ -6,6 +6,9 @@
 //              it for another reason (a checkpoint region's input)
 //   sequence   what is left of one module and slot, in the order of birth, by size: as long a common sequence as there is
 //   name       what is left of values of one module and slot: the same value in another size
+//   class      what is left of the random states that regions keep, in order
+//   order      again, beside a model: of values and temporaries, since the model of a recorded step takes for a temporary what a policy
+//              makes it keep
 // A pair adds nothing but its difference in size: rounding, where the allocator makes the same of both sizes. A block without a partner
 // adds its bytes to the class of its family.
 #pragma once

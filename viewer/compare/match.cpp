@@ -38,6 +38,9 @@ class Matcher {
     pair_runs([&](int side, const Item& item) { return order(side, item); }, false);
     pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, false); }, true);
     pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, true); }, false);
+    pair_runs([&](int, const Item& item) { return random_state(item); }, false);
+    if (sides_[0]->is_model || sides_[1]->is_model)
+      pair_runs([&](int side, const Item& item) { return kept_by_policy(side, item); }, false);
     return std::move(out_);
   }
 
@@ -59,6 +62,20 @@ class Matcher {
   Key module_and_slot(int side, const Item& item, bool of_values) const {
     if (item.is_own_name || (of_values && item.family != Family::value && item.family != Family::recompute)) return {};
     return {kind(item), texts_[side][item.module], texts_[side][item.slot], static_cast<std::uint64_t>(counted_phase(item.phase)), 0};
+  }
+
+  // Regions keep the random state in order, and nothing else is of that class; who keeps it is called differently.
+  static Key random_state(const Item& item) {
+    if (item.memory_class != trace::MemoryClass::rng_state || item.is_own_name) return {};
+    return {family(item), 0, 0, ledger::size_units(item.bytes), 0};
+  }
+
+  // The model of a recorded step knows as a temporary what a policy makes it keep for a recompute.
+  Key kept_by_policy(int side, const Item& item) const {
+    if (item.family != Family::value && item.family != Family::temporary) return {};
+    Key key = order(side, item);
+    if (std::get<0>(key) != no_key) std::get<0>(key) = 1;
+    return key;
   }
 
   template <class KeyOf>

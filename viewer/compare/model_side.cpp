@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "viewer/allocator/settings.h"
+#include "viewer/ledger/value_names.h"
+#include "viewer/model/counters.h"
 
 namespace liveset::compare {
 namespace {
@@ -46,8 +47,8 @@ bool ModelSide::has_bytes() const {
 void ModelSide::follow() {
   const model::MemoryCurve& memory = prediction_.memory;
   for (const model::StaticStorage& storage : memory.statics) static_bytes_ += block_bytes(storage.bytes);
-  std::uint64_t now = static_bytes_, most = 0;
-  std::uint32_t op = none, microbatch = 0;
+  std::uint64_t now = block_peak_ = static_bytes_;
+  std::uint32_t microbatch = 0;
   Phase phase = Phase::other;
   std::unordered_map<std::string_view, std::uint32_t> numbers;
   Step step;
@@ -56,17 +57,23 @@ void ModelSide::follow() {
     const MemoryEvent& event = memory.events[i];
     const PredictedBlock& block = memory.blocks[event.block];
     now = event.alloc ? now + block_bytes(block.bytes) : now - block_bytes(block.bytes);
-    if (event.alloc && block.op != none && (block.op != op || block.microbatch != microbatch || block.phase != phase)) {
-      op = block.op;
+    if (event.alloc && block.op != none && (block.op != step.op || block.microbatch != microbatch || block.phase != phase)) {
+      const model::Op &now_runs = model_->ops[block.op], *const before = step.op == none ? nullptr : &model_->ops[step.op];
+      // Several ops in a row may be one node of backward, and only those nodes are numbered, as in a trace.
+      const bool is_same_node = before != nullptr && block.phase == phase && block.microbatch == microbatch && now_runs.forward != none &&
+                                now_runs.forward == before->forward && now_runs.name == before->name;
       microbatch = block.microbatch;
       phase = block.phase;
-      step.op = op;
-      step.node_number = model_->ops[op].name.empty() ? 0 : ++numbers[model_->ops[op].name];
+      step.op = block.op;
+      if (phase != Phase::backward || now_runs.name.empty())
+        step.node_number = 0;
+      else if (!is_same_node)
+        step.node_number = ++numbers[now_runs.name];
     }
     step.bytes = now;
     steps_.push_back(step);
-    if (now > most) {
-      most = now;
+    if (now > block_peak_) {
+      block_peak_ = now;
       peak_event_ = i;
     }
     std::optional<std::uint64_t>& of_phase = side.phase_peaks[static_cast<std::size_t>(event.phase)];
@@ -115,16 +122,22 @@ Item ModelSide::item_of(const PredictedBlock& block, ItemBuilder& builder, std::
   const std::string id = prediction_.tensor_name(*model_, block.tensor);
   const std::string_view name = without_number(id);
   item.is_own_name = model_->modules.empty() && block.tensor != none;
-  const bool is_again = item.memory_class == trace::MemoryClass::recomputed_activation;
-  item.name = builder.text(is_again ? std::string(name) + "@" + std::to_string(block.incarnation) : std::string(name));
+  const model::Op* const op = block.op == none ? nullptr : &model_->ops[block.op];
+  const std::string module = op == nullptr || op->module == none ? "" : dotted(model_->modules[op->module]);
+  item.module = builder.text(module);
+  const Family family = family_of(item.memory_class, item.phase);
+  const bool is_value = family == Family::value || family == Family::recompute;
+  // As a trace tells of what a node of backward makes: by the node.
+  const std::string_view made_by = op == nullptr ? "" : std::string_view(op->name);
   const std::size_t slash = name.rfind('/');
-  item.slot = builder.text(slash == std::string_view::npos ? name : name.substr(slash + 1));
-  if (block.op != none) {
-    const model::Op& op = model_->ops[block.op];
-    if (op.module != none) item.module = builder.text(dotted(model_->modules[op.module]));
-    // As a trace tells of what a node of backward makes: by the node.
-    if (item.phase == Phase::backward && !op.name.empty()) item.slot = builder.text(op.name);
-  }
+  if (is_value || item.is_own_name)
+    item.slot = builder.text(slash == std::string_view::npos ? name : name.substr(slash + 1));
+  else
+    item.slot = builder.text(made_by);
+  const bool is_again = item.memory_class == trace::MemoryClass::recomputed_activation;
+  item.name = builder.text(is_again                       ? ledger::incarnation_name(std::string(name), block.incarnation)
+                           : is_value || item.is_own_name ? std::string(name)
+                                                          : unnamed_text(module, item.memory_class, made_by));
   return item;
 }
 
@@ -136,9 +149,9 @@ void ModelSide::add_items() {
     item.memory_class = storage.memory_class;
     item.bytes = block_bytes(storage.bytes);
     const std::string_view name = without_number(storage.id);
-    item.is_own_name = name != trace::class_name(storage.memory_class);
     item.name = builder.text(name);
-    if (item.is_own_name) item.slot = item.name;
+    if (name != trace::class_name(storage.memory_class)) item.slot = item.name;
+    item.is_own_name = item.slot != 0 && family_of(item.memory_class, item.phase) == Family::fixed;
     builder.add(item);
   }
   if (peak_event_ == model::never) return;
@@ -152,6 +165,31 @@ void ModelSide::add_items() {
   }
 }
 
+// All that the model tells, and of the one that is compared the peak and what it has beyond the blocks.
+Status ModelSide::add_counters() {
+  Result<model::PredictedCounters> counters = model::predict_counters(*model_, prediction_.memory);
+  if (!counters) return counters.take_error();
+  std::string known;
+  for (const model::CounterKind kind : model::counter_kinds) {
+    const model::CounterPeak* peak = counters->of(kind);
+    // Where blocks are as large as they are asked for and go at once, three counters are one.
+    if (peak == nullptr && !model_->physical.caching_allocator && kind != model::CounterKind::reserved) peak = &counters->requested;
+    if (peak == nullptr) continue;
+    const std::string name(model::counter_name(kind));
+    known += (known.empty() ? "" : ", ") + name;
+    side.counters.push_back({name, peak->bytes, false});
+    if (name != side.counter) continue;
+    peak_event_ = peak->event;
+    side.peak = moment_at(peak_event_);
+    side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
+    const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
+    side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);
+  }
+  if (!side.peak.bytes)
+    return Error{ErrorKind::usage, side.file, {}, "the model tells nothing of the counter \"" + side.counter + "\"", "it has " + known};
+  return Done{};
+}
+
 Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy& policy, const ModelOptions& options) {
   Result<model::Prediction> prediction = model::predict(model, policy, {options.step});
   if (!prediction) return prediction.take_error();
@@ -163,13 +201,7 @@ Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy
   side.counter = options.counter;
   made.rounds_ = model.physical.caching_allocator && options.counter != "requested";
   made.follow();
-  side.peak = made.moment_at(made.peak_event_);
-  side.peak.bytes = side.peak.block_bytes;
-  if (options.counter == "reserved")
-    return Error{
-        ErrorKind::usage, options.file, {}, "the model tells nothing of the counter \"reserved\"", "it has requested, allocated, active"};
-  for (const char* name : {"requested", "allocated", "active"})
-    if (!model.physical.caching_allocator || name == options.counter) side.counters.push_back({name, *side.peak.bytes, false});
+  if (Status status = made.add_counters(); !status) return status.take_error();
   if (const std::uint64_t outside = model.physical.context + model.physical.communication; outside != 0) side.outside_allocator = outside;
   made.add_items();
   return made;
@@ -196,16 +228,27 @@ void ModelSide::look_at(const ledger::Place& other) {
     if (best[by] == model::never) continue;
     side.at_other = moment_at(best[by]);
     side.at_other->found_by = static_cast<FoundBy>(by);
-    side.at_other->bytes = side.at_other->block_bytes;
+    if (side.counter != "reserved") side.at_other->bytes = side.at_other->block_bytes;
     return;
   }
+}
+
+void ModelSide::prefer_other() {
+  if (!side.at_other || side.counter == "reserved" || side.at_other->bytes != side.peak.bytes) return;
+  peak_event_ = side.at_other->event;
+  side.peak = moment_at(peak_event_);
+  side.peak.bytes = side.peak.block_bytes;
+  side.items.clear();
+  side.values = side.rest_blocks = 0;
+  side.rest = {};
+  add_items();
 }
 
 std::uint64_t ModelSide::step_peak(std::uint64_t index) const {
   std::uint64_t statics = 0;
   for (const model::StaticStorage& storage : model_->statics)
     if (storage.from_step <= index) statics += block_bytes(storage.bytes);
-  return side.peak.block_bytes - static_bytes_ + statics;
+  return block_peak_ - static_bytes_ + statics;
 }
 
 }  // namespace liveset::compare

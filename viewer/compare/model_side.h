@@ -20,6 +20,8 @@ class ModelSide {
 
   // Fills Side::at_other.
   void look_at(const ledger::Place& other);
+  // As TraceSide's.
+  void prefer_other();
   // The highest sum of blocks of the step of this index: what a model has from a later step on is not in it yet.
   std::uint64_t step_peak(std::uint64_t index) const;
   // No tensor and no storage has a size of its own: there is nothing to compare in bytes.
@@ -33,6 +35,7 @@ class ModelSide {
   ledger::Place place_of(std::uint64_t event) const;
   Moment moment_at(std::uint64_t event) const;
   void follow();
+  Status add_counters();
   void add_items();
   Item item_of(const model::PredictedBlock& block, ItemBuilder& builder, std::uint32_t order) const;
 
@@ -44,7 +47,7 @@ class ModelSide {
   const model::Model* model_;
   model::Prediction prediction_;
   std::vector<Step> steps_;
-  std::uint64_t static_bytes_ = 0, peak_event_ = model::never;
+  std::uint64_t static_bytes_ = 0, block_peak_ = 0, peak_event_ = model::never;
   bool rounds_ = false;
 };
 

@@ -18,8 +18,9 @@ Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const Tr
   if (!left) return left.take_error();
   Result<TraceSide> right = TraceSide::read(predicted, predicted_options);
   if (!right) return right.take_error();
-  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
   if (Status status = right->look_at(left->side.peak.place); !status) return status.take_error();
+  if (Status status = right->prefer_other(); !status) return status.take_error();
+  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
   PeakComparison out;
   Result<Pace> pace = pace_of(measured, left->ledger(), measured_options.range);
   if (!pace) return pace.take_error();
@@ -51,8 +52,9 @@ Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, cons
   if (!right) return right.take_error();
   if (!right->has_bytes())
     return Error{ErrorKind::usage, model_file, {}, "the model states no bytes, so it predicts no peak", "give its tensors bytes or size"};
-  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
   right->look_at(place);
+  right->prefer_other();
+  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
   PeakComparison out;
   const std::vector<ledger::Step>& steps = left->ledger().steps;
   std::unordered_map<std::int64_t, std::uint64_t> bytes;

@@ -35,6 +35,13 @@ Family family_of(MemoryClass memory_class, trace::Phase birth) {
   return Family::unattributed;
 }
 
+std::string unnamed_text(std::string_view module, MemoryClass memory_class, std::string_view op) {
+  std::string text(module);
+  if (!text.empty()) text += "/";
+  text += trace::class_name(memory_class);
+  return op.empty() ? text : text.append(" of ").append(op);
+}
+
 std::uint32_t ItemBuilder::text(std::string_view text) {
   if (text.empty()) return 0;
   const auto [place, is_new] = ids_.try_emplace(std::string(text), static_cast<std::uint32_t>(side_.texts.size()));

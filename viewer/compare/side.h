@@ -43,6 +43,9 @@ enum class Family : std::uint8_t { value, recompute, temporary, gradient, fixed,
 inline constexpr std::size_t families = 7;
 Family family_of(trace::MemoryClass memory_class, trace::Phase birth);
 
+// What nothing names: "GPT.bs.0/temporary", "gradient of AddmmBackward0".
+std::string unnamed_text(std::string_view module, trace::MemoryClass memory_class, std::string_view op);
+
 struct Item {
   std::uint32_t name = 0;    // in Side::texts: "GPT.bs.0/BmmBackward0.self", "bs.0.f1.weight", "AddmmBackward0 (backward)"
   std::uint32_t module = 0;  // in Side::texts; where it was made

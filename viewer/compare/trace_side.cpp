@@ -25,9 +25,7 @@ std::string name_of(const LiveBlock& block, Family family) {
     if (!block.name.empty()) return block.name;
     if (!block.names.empty()) return ledger::value_name(block.module, block.names.front());
   }
-  std::string text(trace::class_name(block.memory_class));
-  if (!block.module.empty()) text = block.module + "/" + text;
-  return block.op.empty() ? text : text + " of " + block.op;
+  return unnamed_text(block.module, block.memory_class, block.op);
 }
 
 std::string slot_of(const LiveBlock& block, Family family) {
@@ -168,6 +166,31 @@ void TraceSide::add_steps(const ledger::Range& range) {
     if (ledger_.phases[phase].peak_bytes >= 0) side.phase_peaks[phase] = static_cast<std::uint64_t>(ledger_.phases[phase].peak_bytes);
 }
 
+// All that is of the moment of the peak.
+Status TraceSide::read_peak() {
+  side.items.clear();
+  side.extras = {};
+  side.rest = {};
+  side.rest_blocks = side.values = 0;
+  ordinals_.clear();
+  Result<ledger::Attribution> attribution = ledger::attribute_blocks(*file_, ledger_, {side.peak.event, progress_});
+  if (!attribution) return attribution.take_error();
+  if (Status status = read_items(*attribution); !status) return status;
+  if (Status status = find_overdue(); !status) return status;
+  add_extras();
+  if (attribution->details_left_out || side.rest_blocks != 0)
+    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) +
+                            " are aligned with none");
+  return Done{};
+}
+
+Status TraceSide::prefer_other() {
+  if (!side.at_other || !side.peak_moment_known || side.at_other->bytes != side.peak.bytes || side.at_other->event == side.peak.event)
+    return Done{};
+  side.peak.event = side.at_other->event;
+  return read_peak();
+}
+
 Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptions& options) {
   ledger::PhysicalOptions physical;
   physical.range = options.range;
@@ -186,15 +209,9 @@ Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptio
   side.counter = options.counter;
   made.add_counters();
   if (Status status = made.choose_peak(options); !status) return status.take_error();
-  Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, made.ledger_, {side.peak.event, options.progress});
-  if (!attribution) return attribution.take_error();
-  if (Status status = made.read_items(*attribution); !status) return status.take_error();
-  if (Status status = made.find_overdue(); !status) return status.take_error();
-  made.add_extras();
+  made.progress_ = options.progress;
+  if (Status status = made.read_peak(); !status) return status.take_error();
   made.add_steps(options.range);
-  if (attribution->details_left_out || side.rest_blocks != 0)
-    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) +
-                            " are aligned with none");
   if (made.ledger_.sums_off_after_holes != 0)
     side.warnings.push_back("events are missing in the file: blocks freed there still count as live");
   if (const std::int64_t before = made.ledger_.shown().baseline_bytes; before != 0 && side.counter != "reserved")

@@ -21,6 +21,9 @@ class TraceSide {
 
   // Fills Side::at_other.
   Status look_at(const ledger::Place& other);
+  // Where the counter is as high there as at its first highest moment, that one is taken for the peak: of equals the one that shows
+  // least difference.
+  Status prefer_other();
 
   Side side;
   const ledger::PhysicalLedger& ledger() const { return ledger_; }
@@ -28,6 +31,7 @@ class TraceSide {
  private:
   TraceSide(const trace::TraceFile& file, ledger::PhysicalLedger ledger) : file_(&file), ledger_(std::move(ledger)) {}
   Status choose_peak(const TraceOptions& options);
+  Status read_peak();
   Status read_items(const ledger::Attribution& attribution);
   Status find_overdue();
   void add_counters();
@@ -36,6 +40,7 @@ class TraceSide {
   std::string heap_name() const;
 
   const trace::TraceFile* file_;
+  ledger::Progress progress_;
   ledger::PhysicalLedger ledger_;
   std::vector<std::uint32_t> ordinals_;  // of the items
 };
