@@ -1,0 +1,164 @@
+"""The model file: proto/model.proto in text format."""
+import re
+
+import torch
+
+HEADER = """\
+# One training step on fake tensors: {name}, torch {version}, device {device}.
+# Made without running a kernel, so this is what tensors take, exactly, and nothing that lives inside of one operator: no workspace of
+# a library, no copy that a kernel makes for itself, no buffer of a collective.
+# cost: floating point operations where torch.utils.flop_counter has a formula, else bytes read and written.
+# torch.compile is off: what is compiled is modelled as it is written.
+"""
+CPU_RNG_STATE = 5056  # torch.get_rng_state().nbytes
+
+
+def quoted(text):
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' and ord(c) < 128 else
+                         "".join(f"\\{byte:03o}" for byte in c.encode("utf-8", "surrogatepass")) for c in text) + '"'
+
+
+class Names:
+    def __init__(self):
+        self.used = {}
+
+    def unique(self, name):
+        number = self.used[name] = self.used.get(name, 0) + 1
+        return name if number == 1 else f"{name}#{number}"
+
+
+class Writer:
+    def __init__(self, step):
+        self.recorder = step.recorder
+        self.names, self.ids, self.lines = Names(), {}, []
+        self.ops = self._kept()
+        saved = {id(storage) for op in self.ops for storage in op.saves}
+        for storage in self._storages():
+            storage.saved = id(storage) in saved
+
+    def _kept(self):
+        """Without operators that only look at memory in another way. What these let go of goes with the one before."""
+        kept = []
+        for op in self.recorder.ops:
+            if not op.writes and not op.saves and kept and (op.cost == 0 or not op.frees and not op.random and not op.side_effect):
+                if kept[-1].phase == op.phase:
+                    kept[-1].frees += op.frees
+                    continue
+                if not op.frees:
+                    continue
+            kept.append(op)
+        return [op for op in kept if op.name or op.frees]
+
+    def _storages(self):
+        seen = set()
+        for op in self.ops:
+            for storage in op.writes + op.frees:
+                if id(storage) not in seen:
+                    seen.add(id(storage))
+                    yield storage
+
+    def text(self, options, name):
+        self.given()
+        self.operators()
+        body = []
+        for storage in self.statics():
+            fields = [f"id: {quoted(self.names.unique(storage.name or storage.memory_class or 'input'))}",
+                      f"memory_class: {quoted(storage.memory_class or 'input')}", f"bytes: {storage.bytes}"]
+            if storage.from_step:
+                fields.append(f"from_step: {storage.from_step}")
+            body.append("static_storage { " + " ".join(fields) + " }")
+        unit = repeated_modules(self.ops)
+        head = HEADER.format(name=name, version=torch.__version__, device=options.device)
+        for note in self.recorder.notes:
+            head += f"# note: {note}\n"
+        head += f"name: {quoted(name)}\n"
+        head += "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY }\n"
+        if options.device == "cpu":
+            head += f'physical {{ allocator: "none" heap: "cpu" rng_state: {CPU_RNG_STATE} }}\n'
+        else:
+            head += 'physical { allocator: "cuda" heap: "cuda:0" }\n'
+        general = (f"  unit: {quoted(unit)}\n" if unit else "") + "".join(f"  {line}\n" for line in self.lines)
+        return head + "\n".join(body) + ("\n" if body else "") + "general {\n" + general + "}\n"
+
+    def statics(self):
+        """What lived when the step began and lives at its end."""
+        storages = [*self.recorder.storages.values(), *self.recorder.held]
+        return [storage for storage in storages if storage.maker is None and not storage.freed]
+
+    def given(self):
+        for op in self.ops:
+            for storage in op.frees:
+                if storage.maker is None and id(storage) not in self.ids:
+                    self._tensor(storage, "before the step/" + (storage.memory_class or "input"), "given: true")
+
+    def operators(self):
+        owner = {number: op for number, op in self.recorder.owners.items()}
+        op_ids = {}
+        for op in self.ops:
+            for storage in op.writes:
+                module = f"{storage.module}/" if storage.module else ""
+                name = storage.slot if storage.saved else (op.node_name if op.phase != "backward" else op.name) or op.phase
+                self._tensor(storage, module + (name if storage.saved else name + ".temporary"))
+            label = self.names.unique("op " + ("/".join(filter(None, (op.module, op.name))) or "begin"))[3:]
+            op_ids[id(op)] = label
+            fields = [f"id: {quoted(label)}"]
+            if op.name:
+                fields.append(f"name: {quoted(op.name)}")
+            if op.module:
+                fields.append(f"module: {quoted(op.module)}")
+            if op.phase != "forward":
+                fields.append(f"phase: {quoted(op.phase)}")
+            for key in ("reads", "writes", "saves", "frees"):
+                ids = [self.ids[id(storage)] for storage in getattr(op, key) if id(storage) in self.ids]
+                if ids:
+                    fields.append(f"{key}: [" + ", ".join(map(quoted, ids)) + "]")
+            fields.append(f"cost: {op.cost}")
+            if op.workspace:
+                fields.append(f"workspace: {op.workspace}")
+            if op.random:
+                fields.append('random: "generator"')
+            if op.side_effect and op.phase in ("forward", "loss"):
+                fields.append("side_effect: true")
+            if op.phase == "backward" and op.node in owner and id(owner[op.node]) in op_ids:
+                fields.append(f"backward_of: {quoted(op_ids[id(owner[op.node])])}")
+            self.lines.append("op { " + " ".join(fields) + " }")
+        tensors = [line for line in self.lines if line.startswith("tensor")]
+        self.lines = tensors + [line for line in self.lines if not line.startswith("tensor")]
+
+    def _tensor(self, storage, name, *more):
+        label = self.names.unique(name)
+        self.ids[id(storage)] = label
+        fields = [f"id: {quoted(label)}", f"bytes: {storage.bytes}", *more]
+        if storage.memory_class:
+            fields.append(f"memory_class: {quoted(storage.memory_class)}")
+            if storage.memory_class == "gradient":
+                fields.append("accumulates: true")
+        self.lines.append("tensor { " + " ".join(fields) + " }")
+
+
+def family_of(path):
+    return re.sub(r"\d+", "*", path)
+
+
+def repeated_modules(ops):
+    """The family of modules ("GPT.bs.*") whose members save most, of equal ones the outermost; empty without a family of two."""
+    families = {}
+    for op in ops:
+        if op.phase != "forward" or not op.module:
+            continue
+        saved = sum(storage.bytes for storage in op.writes if storage.saved)
+        parts = op.module.split(".")
+        for end in range(2, len(parts) + 1):
+            if parts[end - 1][-1:].isdigit():
+                member = ".".join(parts[:end])
+                family = families.setdefault(family_of(member), [set(), 0, end])
+                family[0].add(member)
+                family[1] += saved
+    best = max((family for family in families.items() if len(family[1][0]) > 1 and family[1][1] > 0),
+               key=lambda family: (family[1][1], -family[1][2]), default=None)
+    return best[0] if best else ""
+
+
+def model_text(step, options):
+    writer = Writer(step)
+    return writer.text(options, options.name or options.function)
