@@ -11,6 +11,7 @@ void add_peak(CLI::App& app, Context& context);
 void add_recompute(CLI::App& app, Context& context);
 void add_leaks(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
+void add_model(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);
 void add_compare(CLI::App& app, Context& context);
 void add_whatif(CLI::App& app, Context& context);

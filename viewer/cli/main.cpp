@@ -127,6 +127,7 @@ int main(int argc, char** argv) {
   add_recompute(app, context);
   add_leaks(app, context);
   add_ledger(app, context);
+  add_model(app, context);
   add_predict(app, context);
   add_compare(app, context);
   add_whatif(app, context);
@@ -142,7 +143,7 @@ int main(int argc, char** argv) {
     return context.status;
   }
   if (const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-      dashes != arguments.end() && (arguments[0] == "run" || arguments[0] == "dryrun")) {
+      dashes != arguments.end() && (arguments[0] == "run" || arguments[0] == "dryrun" || arguments[0] == "model")) {
     context.job.assign(dashes + 1, arguments.end());
     arguments.erase(dashes, arguments.end());
   }

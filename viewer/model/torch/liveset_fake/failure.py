@@ -7,5 +7,5 @@ class Failure(Exception):
         self.status, self.what, self.hint = status, what, hint
 
     def text(self):
-        text = self.what + (f"; {self.hint}" if self.hint else "")
+        text = self.what + (f" ({self.hint})" if self.hint else "")
         return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

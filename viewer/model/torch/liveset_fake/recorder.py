@@ -20,10 +20,11 @@ FORWARD, LOSS, BACKWARD, OPTIMIZER = "forward", "loss", "backward", "optimizer"
 
 
 class Storage:
-    __slots__ = ("bytes", "reference", "maker", "freed", "memory_class", "name", "slot", "module", "saved", "from_step")
+    __slots__ = ("bytes", "reference", "maker", "freed", "memory_class", "name", "slot", "module", "saved", "from_step", "number", "device")
 
-    def __init__(self, size):
+    def __init__(self, size, device):
         self.bytes = size
+        self.device = device.type  # "cpu", "cuda"
         self.reference = None     # weak, to the torch storage: its callback says when that is gone
         self.maker = None         # Op; None: it lived when the step began
         self.freed = False
@@ -33,10 +34,12 @@ class Storage:
         self.module = ""          # where it was made
         self.saved = False
         self.from_step = 0
+        self.number = False       # a number of the program (x / 2.0) that became a tensor where autograd saved it
 
 
 class Op:
-    __slots__ = ("name", "module", "phase", "node", "node_name", "reads", "writes", "saves", "frees", "cost", "workspace", "random", "side_effect")
+    __slots__ = ("name", "module", "phase", "node", "node_name", "reads", "writes", "saves", "frees", "cost", "workspace", "random",
+                 "side_effect")
 
     def __init__(self, name, module, phase, node):
         self.name, self.module, self.phase, self.node = name, module, phase, node
@@ -91,7 +94,7 @@ class Recorder(TorchDispatchMode):
                 self.note("a storage that grew is counted with its last size all the time")
                 known.bytes = size
             return known
-        known = self.storages[key] = Storage(torch_storage.nbytes())
+        known = self.storages[key] = Storage(torch_storage.nbytes(), getattr(tensor, "fake_device", None) or tensor.device)
         known.reference = weakref.ref(torch_storage, lambda _: self._gone(key, known))
         if maker is not None:
             known.maker, known.module = maker, maker.module
@@ -150,7 +153,7 @@ class Recorder(TorchDispatchMode):
             storage = self.storage(tensor, op)
             if storage is not None and storage.maker is op:
                 storage.bytes = kernels.storage_bytes(name, given, result, storage.bytes)
-        op.cost = self._cost(function, arguments, keywords, result, given, made)
+        op.cost = 0 if not op.writes and not function._schema.is_mutable else self._cost(function, arguments, keywords, result, given, made)
         op.workspace = kernels.workspace(name, arguments, given, made)
         op.random = torch.Tag.nondeterministic_seeded in function.tags
         op.side_effect = self._changes_what_was_given(function, op, arguments)
@@ -184,8 +187,6 @@ class Recorder(TorchDispatchMode):
                 return int(formula(*arguments, **keywords, out_val=result))
             except Exception:
                 pass
-        if not made or function.is_view:
-            return 0
         return sum(tensor.numel() * tensor.element_size() for tensor in given + made)
 
     def _changes_what_was_given(self, function, op, arguments):

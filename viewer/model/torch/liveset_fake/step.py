@@ -10,7 +10,7 @@ from liveset_fake.failure import Failure
 from liveset_fake.recorder import BACKWARD, FORWARD, LOSS, OPTIMIZER, Recorder
 from liveset_fake.saves import HookRanges, Walk
 from liveset_fake.scopes import Scopes
-from liveset_fake.script import article, told
+from liveset_fake.script import article, place_of, told
 
 RETURNS = "it gives a loss, or (module, arguments) or (module, arguments, keywords), and an optimizer behind these where there is one"
 
@@ -50,6 +50,14 @@ def copy_fake(tensor, memo):
         copied.requires_grad_(tensor.requires_grad)
     memo[id(tensor)] = copied
     return copied
+
+
+def number_steps():
+    """Optimizers read the number of a step from a tensor. Fake ones have lost it by then; what it is changes no size."""
+    for name, module in list(sys.modules.items()):
+        read = getattr(module, "_get_value", None) if name.startswith("torch.optim.") else None
+        if read is not None:
+            module._get_value = lambda value, read=read: 1.0 if isinstance(value, FakeTensor) else read(value)
 
 
 class Step:
@@ -109,9 +117,12 @@ class Step:
                     storage.memory_class = "loss"
             for number, kind, slot, tensor in walk.slots:
                 owner = recorder.owners.get(number)
-                storage = recorder.storage(tensor, owner)  # a number that became a tensor has not been seen yet
+                known = len(owner.writes) if owner is not None else 0
+                storage = recorder.storage(tensor, owner)
                 if storage is None:
                     continue
+                if owner is not None and len(owner.writes) > known:  # no operator has shown it
+                    storage.number = tensor.dim() == 0
                 if owner is not None and storage.maker is not None:
                     if not storage.slot:
                         storage.slot = slot
@@ -119,8 +130,8 @@ class Step:
                         owner.saves.append(storage)
             self.leaves = walk.leaves
             if walk.unread:
-                recorder.note(f"the script keeps what {walk.unread} nodes of autograd save in a way of its own (a checkpoint, an offload): the "
-                              "model is of that step as it is")
+                recorder.note(f"the script keeps what {walk.unread} nodes of autograd save in a way of its own (a checkpoint, an offload): "
+                              "the model is of that step as it is")
         finally:
             recorder.paused = False
 
@@ -226,6 +237,7 @@ class Step:
         listed, before = recorder.ops, set(map(id, recorder.storages.values()))
         recorder.ops = [type(listed[0])("", "", OPTIMIZER, None)]
         recorder.enter(OPTIMIZER)
+        number_steps()
         self.optimizer.step()
         for storage in recorder.storages.values():
             if id(storage) not in before:
@@ -247,8 +259,8 @@ def explain(error):
         exception = getattr(fake_tensor, kind, None)
         if exception is not None and isinstance(error, exception):
             operator = str(getattr(error, "func", None) or error).splitlines()[0]
-            where = told(error).rpartition(" (")[2].rstrip(")") if told(error).endswith(")") else ""
-            return "the step " + what.format(operator) + (f" at {where}" if where else "")
+            where = place_of(error)
+            return f"{where}: " * bool(where) + "the step " + what.format(operator)
     return "the step failed on fake tensors: " + told(error)
 
 
@@ -256,12 +268,16 @@ def model_of(function, options):
     step = Step(function)
     if options.device == "cuda" and not torch.cuda.is_available():
         raise Failure(2, "--device cuda: this torch sees no CUDA device, which backward needs even on fake tensors",
-                      "`liveset dryrun` gives it one")
+                      "a build of torch for CUDA finds a stand-in of one; is CUDA_VISIBLE_DEVICES set?")
     try:
         with torch.device(options.device):
             step.run()
     except Failure:
         raise
     except (Exception, SystemExit) as error:
-        raise Failure(3, explain(error), "record the step instead: `liveset run`, then `liveset model TRACE`") from error
+        elsewhere = {storage.device for storage in step.recorder.storages.values()} - {options.device, "cpu"}
+        hint = "a step that was recorded has values: liveset run"
+        if elsewhere:
+            hint = f"its tensors are on {elsewhere.pop()}: give --device cuda"
+        raise Failure(3, explain(error), hint) from error
     return text.model_text(step, options)

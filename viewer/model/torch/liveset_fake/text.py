@@ -28,8 +28,13 @@ class Names:
 
 
 class Writer:
-    def __init__(self, step):
+    def __init__(self, step, device):
+        """The model is of one device's memory: what lies elsewhere (step counters of an optimizer, a batch on the host) is left out."""
         self.recorder = step.recorder
+        for op in self.recorder.ops:
+            for key in ("reads", "writes", "saves", "frees"):
+                setattr(op, key, [storage for storage in getattr(op, key) if storage.device == device])
+        self.device = device
         self.names, self.ids, self.lines = Names(), {}, []
         self.ops = self._kept()
         saved = {id(storage) for op in self.ops for storage in op.saves}
@@ -37,17 +42,25 @@ class Writer:
             storage.saved = id(storage) in saved
 
     def _kept(self):
-        """Without operators that only look at memory in another way. What these let go of goes with the one before."""
+        """Without operators that only look at memory in another way, and behind the forward without those that only change it. What these
+        let go of goes with the one before."""
         kept = []
         for op in self.recorder.ops:
-            if not op.writes and not op.saves and kept and (op.cost == 0 or not op.frees and not op.random and not op.side_effect):
-                if kept[-1].phase == op.phase:
-                    kept[-1].frees += op.frees
-                    continue
-                if not op.frees:
-                    continue
-            kept.append(op)
-        return [op for op in kept if op.name or op.frees]
+            before = kept[-1] if kept and kept[-1].phase == op.phase else None
+            if op.writes or op.saves or not self._says_nothing(op, before):
+                kept.append(op)
+            elif before is not None:
+                before.frees += op.frees
+                before.cost += op.cost
+            elif op.frees:
+                kept.append(op)
+        return kept
+
+    @staticmethod
+    def _says_nothing(op, before):
+        if op.phase in ("forward", "loss"):
+            return op.cost == 0 and not op.random and not op.side_effect
+        return op.phase == "optimizer" or op.node is None or (before is not None and op.node == before.node)
 
     def _storages(self):
         seen = set()
@@ -83,7 +96,7 @@ class Writer:
     def statics(self):
         """What lived when the step began and lives at its end."""
         storages = [*self.recorder.storages.values(), *self.recorder.held]
-        return [storage for storage in storages if storage.maker is None and not storage.freed]
+        return [storage for storage in storages if storage.maker is None and not storage.freed and storage.device == self.device]
 
     def given(self):
         for op in self.ops:
@@ -92,8 +105,7 @@ class Writer:
                     self._tensor(storage, "before the step/" + (storage.memory_class or "input"), "given: true")
 
     def operators(self):
-        owner = {number: op for number, op in self.recorder.owners.items()}
-        op_ids = {}
+        owners, op_ids, seen = self.recorder.owners, {}, set()
         for op in self.ops:
             for storage in op.writes:
                 module = f"{storage.module}/" if storage.module else ""
@@ -108,19 +120,23 @@ class Writer:
                 fields.append(f"module: {quoted(op.module)}")
             if op.phase != "forward":
                 fields.append(f"phase: {quoted(op.phase)}")
-            for key in ("reads", "writes", "saves", "frees"):
+            for key in ("reads", "writes", "saves", "frees")[op.phase == "optimizer":]:  # no policy asks what an optimizer reads
                 ids = [self.ids[id(storage)] for storage in getattr(op, key) if id(storage) in self.ids]
                 if ids:
                     fields.append(f"{key}: [" + ", ".join(map(quoted, ids)) + "]")
-            fields.append(f"cost: {op.cost}")
+            if op.cost or op.phase == "forward":
+                fields.append(f"cost: {op.cost}")
             if op.workspace:
                 fields.append(f"workspace: {op.workspace}")
             if op.random:
                 fields.append('random: "generator"')
             if op.side_effect and op.phase in ("forward", "loss"):
                 fields.append("side_effect: true")
-            if op.phase == "backward" and op.node in owner and id(owner[op.node]) in op_ids:
-                fields.append(f"backward_of: {quoted(op_ids[id(owner[op.node])])}")
+            forward = op_ids.get(id(owners.get(op.node))) if op.phase == "backward" else None
+            # Of an operator without reads those of its forward's saves are meant, which only a node's first one finds for certain.
+            if forward is not None and ("reads: " in " ".join(fields) or forward not in seen):
+                fields.append(f"backward_of: {quoted(forward)}")
+                seen.add(forward)
             self.lines.append("op { " + " ".join(fields) + " }")
         tensors = [line for line in self.lines if line.startswith("tensor")]
         self.lines = tensors + [line for line in self.lines if not line.startswith("tensor")]
@@ -133,6 +149,8 @@ class Writer:
             fields.append(f"memory_class: {quoted(storage.memory_class)}")
             if storage.memory_class == "gradient":
                 fields.append("accumulates: true")
+        if storage.number:
+            fields.append("wrapped_number: true")
         self.lines.append("tensor { " + " ".join(fields) + " }")
 
 
@@ -160,5 +178,5 @@ def repeated_modules(ops):
 
 
 def model_text(step, options):
-    writer = Writer(step)
+    writer = Writer(step, options.device)
     return writer.text(options, options.name or options.function)
