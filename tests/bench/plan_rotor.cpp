@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <exception>
 
 #include "viewer/plan/rotor.h"
 
@@ -47,7 +48,7 @@ liveset::plan::RotorChain random_chain(std::uint64_t stages, std::uint64_t seed)
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (argc < 3) {
     std::fputs("usage: plan_rotor STAGES SLOTS [SEED]\n", stderr);
     return 2;
@@ -82,4 +83,7 @@ int main(int argc, char** argv) {
       number(stages), number(slots), made - start, planned - made, number(plan->figures.cost), number(plan->least_cost),
       number(keep_all->cost));
   return 0;
+} catch (const std::exception& problem) {
+  std::fprintf(stderr, "%s\n", problem.what());
+  return 1;
 }

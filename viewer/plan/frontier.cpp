@@ -65,7 +65,7 @@ class Search {
   }
 
   void go_on(State state, std::uint32_t next, const Label& label) {
-    const State mask = state & ((State{1} << (next + 1)) - 1);
+    const State above = std::bit_floor(state), mask = state ^ above, own = above >> 1U;
     for (std::uint32_t layer = 1; layer <= next; ++layer) {
       const State bit = State{1} << layer;
       if (mask & bit) {
@@ -79,8 +79,8 @@ class Search {
       else
         reach(state | bit, after, {Move::Kind::forward, layer});
     }
-    const State pair = State{3} << (next - 1);
-    if ((mask & pair) == pair) reach((State{1} << next) | (mask & ~(State{1} << next)), label, {Move::Kind::reverse, next});
+    const State pair = own | (own >> 1U);
+    if ((mask & pair) == pair) reach(mask, label, {Move::Kind::reverse, next});  // the bit of the released value now tells `next`
     // Dropping h_0 leads nowhere: nothing makes it again, and layer 1 needs it.
   }
 
