@@ -23,6 +23,7 @@
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/report/fragmentation.h"
 #include "viewer/report/leaks.h"
 #include "viewer/report/peak.h"
 #include "viewer/report/ranks.h"
@@ -80,6 +81,18 @@ void read_peak(const trace::TraceFile& file) {
   }
 }
 
+void read_fragmentation(const trace::TraceFile& file) {
+  std::ostringstream out;
+  for (const bool simulate : {false, true}) {
+    report::FragmentationOptions options;
+    options.simulate = simulate;
+    if (simulate && file.events() % 2 != 0) options.settings = "expandable_segments:True";
+    if (const auto found = report::build_fragmentation(file, options))
+      out << report::fragmentation_json(*found) << report::fragmentation_text(*found, 3, {}) << report::fragmentation_markdown(*found, {})
+          << report::fragmentation_csv(*found);
+  }
+}
+
 void read_recompute_and_leaks(const trace::TraceFile& file) {
   Nowhere nowhere;
   std::ostream out(&nowhere);
@@ -132,6 +145,7 @@ Outcome read_path(const std::string& path) {
   // The analysis must stand whatever the reader lets through.
   (void)ledger::build_logical(*file, {});
   read_peak(*file);
+  read_fragmentation(*file);
   read_recompute_and_leaks(*file);
   read_reports(*file);
   read_checks(*file, path);

@@ -33,6 +33,17 @@ SCRIPTS = {
     "expandable, no split": ("expandable_segments:True,max_split_size_mb:64", 22, "huge", "6GiB", None),
     "expandable, round up": ("expandable_segments:True,roundup_power2_divisions:8", 23, "mixed", None, None),
 }
+TRAIN = """
+import torch
+from torch import nn
+model = nn.Sequential(*[nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(3):
+    loss = model(torch.randn(1000 + 256 * step, 512, device="cuda")).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 class AllocatorReplayTest(DryRunTest):
@@ -94,6 +105,31 @@ class AllocatorReplayTest(DryRunTest):
         settings, head, steps = self.scripts["garbage"]
         kept = self.simulated(settings.replace("0.3", "0.99"), head, steps)
         self.assertLess([step for step in kept if "reserved" in step][-1]["device_frees"], results["garbage"][1]["device_frees"])
+
+    def test_the_layout_of_a_training_job_is_the_recorded_one(self):
+        """`liveset fragmentation` with and without --simulate, at many events of a dry run: the same segments with the same free runs."""
+        for settings in ("", "expandable_segments:True"):
+            run = self.dry_run("-c", TRAIN, name=f"train{len(settings)}", environment={"PYTORCH_CUDA_ALLOC_CONF": settings})
+            self.assertEqual(run.status, 0, run.stderr)
+            # After the event of a block: a segment is recorded before the block that it was taken for.
+            events = [event["event"] for event in run.read("dump")["events"] if event["kind"] in ("alloc", "free_requested")]
+            simulated = run.read("fragmentation", "--simulate", "--alloc-conf", settings)
+            recorded = run.read("fragmentation")
+            self.assertEqual(simulated["peaks"]["reserved"]["bytes"], recorded["counters"]["reserved"])
+            self.assertEqual((recorded["layout"], simulated["layout"]), ("recorded", "simulated"))
+            seen = set()
+            for event in events[len(events) // 8::len(events) // 8]:
+                both = [self.layout(run.read("fragmentation", "--at", str(event), *more))
+                        for more in ((), ("--simulate", "--alloc-conf", settings))]
+                self.assertEqual(both[1], both[0], (settings, event))
+                seen.add(str(both[0]))
+            self.assertGreater(len(seen), 5)
+
+    @staticmethod
+    def layout(report):
+        segments = sorted((segment["bytes"], segment["used"], segment["free_bytes"], segment["largest_free"], segment["blocks"],
+                           [(pin["bytes"], pin["birth_event"], pin["class"]) for pin in segment["pinned_by"]]) for segment in report["segments"])
+        return report["counters"]["allocated"], report["counters"]["reserved"], segments
 
     def caught(self, name):
         try:

@@ -10,6 +10,7 @@ void add_summary(CLI::App& app, Context& context);
 void add_peak(CLI::App& app, Context& context);
 void add_recompute(CLI::App& app, Context& context);
 void add_leaks(CLI::App& app, Context& context);
+void add_fragmentation(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
 void add_model(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);

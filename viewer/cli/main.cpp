@@ -126,6 +126,7 @@ int main(int argc, char** argv) {
   add_peak(app, context);
   add_recompute(app, context);
   add_leaks(app, context);
+  add_fragmentation(app, context);
   add_ledger(app, context);
   add_model(app, context);
   add_predict(app, context);
