@@ -1,101 +1,69 @@
-// `liveset model --torch SCRIPT.py:FUNCTION`: a model file of a step that runs on fake tensors, in the user's own Python.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// `liveset model TRACE`, `liveset model --torch F:f`: a model file derived from a recorded step, or from a function without running one.
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <fstream>
+#include <iostream>
 
-#include "profiler/launch/dry_run.h"
-#include "profiler/launch/library_folder.h"
-#include "profiler/launch/program.h"
 #include "viewer/cli/commands.h"
+#include "viewer/cli/model_torch.h"
+#include "viewer/cli/step_options.h"
+#include "viewer/cli/traces.h"
+#include "viewer/model/model.h"
 
 namespace liveset::cli {
 namespace {
 
-struct Options {
-  std::string torch, output, python, gpu;
-  bool cuda = false;
+struct Options : StepOptions {
+  std::string trace;
+  TorchModelOptions torch;
 };
 
-Error refused(std::string what, std::string hint) { return {ErrorKind::usage, "", {}, "model: " + std::move(what), std::move(hint)}; }
-
-// That of an activated environment, else the one of the shell.
-std::string users_python() {
-  const char* environment = std::getenv("VIRTUAL_ENV");
-  if (environment != nullptr && *environment != 0) {
-    const std::string python = std::string(environment) + "/bin/python";
-    if (access(python.c_str(), X_OK) == 0) return python;
-  }
-  for (const char* name : {"python3", "python"})
-    if (std::string found = launch::find_in_path(name); !found.empty()) return found;
-  return {};
-}
-
-// The status as a shell has it.
-Result<int> run_to_end(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = -1;
-  if (const int error = posix_spawn(&child, arguments.front(), nullptr, nullptr, arguments.data(), environ); error != 0)
-    return refused(command.front() + ": " + std::strerror(error), "name another Python: --python PATH");
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return refused(std::string("waiting for Python: ") + std::strerror(errno), "");
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-// On a stand-in of a GPU: autograd asks the device for its streams, even where tensors are fake. The trace of it has no use.
-int run_on_stand_in(const Options& options, const std::vector<std::string>& command) {
-  const char* folder = std::getenv("TMPDIR");
-  std::string trace = std::string(folder != nullptr && *folder != 0 ? folder : "/tmp") + "/liveset-model-XXXXXX";
-  const int file = mkstemp(trace.data());
-  if (file >= 0) close(file);
-  launch::DryRunOptions dry;
-  dry.run.command = command;
-  dry.run.output = trace;
-  dry.run.quiet = true;
-  dry.python = command.front();
-  if (!options.gpu.empty()) dry.gpu = options.gpu;
-  if (file >= 0) unlink(trace.c_str());  // only the name is wanted: a file that is no trace would not be replaced
-  const int status = launch::dry_run(dry).status;
-  unlink(trace.c_str());
-  return status;
+Status write_file(const std::string& path, const std::string& text) {
+  const auto failed = [&] { return Error{ErrorKind::unreadable, path, {}, std::string("cannot be written: ") + std::strerror(errno), ""}; };
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  if (!stream) return failed();
+  stream << text;
+  stream.close();
+  if (!stream) return failed();
+  return Done{};
 }
 
 Status run(const Options& options, Context& context) {
-  if (options.torch.empty()) return refused("nothing to make a model of", "liveset model --torch train.py:step -o m.textproto");
-  const std::string script = launch::find_own("model/fake_step.py");
-  if (script.empty()) return refused("fake_step.py is missing beside " + launch::own_path(), "install liveset again");
-  const std::string python = options.python.empty() ? users_python() : launch::find_in_path(options.python);
-  if (python.empty())
-    return refused(options.python.empty() ? "no python3 in PATH" : options.python + ": no such program",
-                   "name a Python that has torch: --python PATH");
-  std::vector<std::string> command{python, script, options.torch, "--device", options.cuda ? "cuda" : "cpu"};
-  if (!options.output.empty()) command.insert(command.end(), {"--output", options.output});
-  if (!context.job.empty()) command.push_back("--");
-  command.insert(command.end(), context.job.begin(), context.job.end());
-  if (options.cuda) {
-    context.status = run_on_stand_in(options, command);
-    return Done{};
+  if (options.trace.empty() == options.torch.torch.empty())
+    return Error{ErrorKind::usage,
+                 "",
+                 {},
+                 options.trace.empty() ? "model: nothing to make a model of" : "model: a trace and --torch are both given",
+                 "liveset model run.liveset -o m.textproto, or liveset model --torch train.py:step -o m.textproto"};
+  if (!options.torch.torch.empty()) return model_of_function(options.torch, context);
+  const Result<trace::TraceFile> file = open_shown(options.trace);
+  if (!file) return file.error();
+  Result<model::RecordedStep> step = recorded_step(*file, options);
+  if (!step) return step.take_error();
+  std::string text = "# Derived by liveset from step " + std::to_string(step->step) + " of a recorded run, heap " + step->heap +
+                     ". Costs are nanoseconds on the host.\n" + model::model_text(step->model);
+  if (options.torch.output.empty()) {
+    std::cout << text;
+  } else {
+    if (Status status = write_file(options.torch.output, text); !status) return status;
+    std::cerr << "liveset: " << options.torch.output << ": step " << step->step << " of heap " << step->heap << ", "
+              << step->model.ops.size() << " ops, " << step->model.units.size() << " layers ("
+              << (step->model.unit_pattern.empty() ? "ops" : step->model.unit_pattern) << ")\n";
   }
-  Result<int> status = run_to_end(command);
-  if (!status) return status.take_error();
-  context.status = *status;
+  report_health(*file, context);
   return Done{};
 }
 
 }  // namespace
 
 void add_model(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("model", "a model file of a training step that was never run: liveset model --torch train.py:step");
+  CLI::App* command = app.add_subcommand(
+      "model", "a model file for predict, plan and compare: of a recorded step, or of a step that was never run (--torch)");
   command->footer(
+      "Of a TRACE: a step that was recorded without checkpointing. The file says every block that the step made, which operator made it, "
+      "what the\n"
+      "graph held of it and when it was freed; predict FILE --policy P then says what the step would take under P.\n\n"
+      "Of a --torch function nothing runs on a device. "
       "FUNCTION builds the model and gives the loss, on tensors that have shapes and no data: neither a device nor the memory is needed, "
       "and it takes seconds.\n"
       "  def step():\n"
@@ -117,15 +85,10 @@ void add_model(CLI::App& app, Context& context) {
       "fake step: record it.\n"
       "The exit status is 2 when the call is at fault, 3 when the step cannot be followed.");
   const auto options = std::make_shared<Options>();
-  command->add_option("--torch", options->torch, "a function in a script, which is imported and not run")
-      ->option_text("SCRIPT.py:FUNCTION");
-  command->add_option("-o,--output", options->output, "model file to write (default: standard output)")->option_text("OUT");
-  command->add_option("--python", options->python, "a Python that has torch (default: $VIRTUAL_ENV's, else python3 in PATH)")
-      ->option_text("PATH");
-  add_choice<bool>(*command, "--device", {{"cpu", false}, {"cuda", true}},
-                   "where tensors without a device of their own are (default cpu); cuda: on a stand-in, as in `liveset dryrun`",
-                   [options](bool cuda) { options->cuda = cuda; });
-  command->add_option("--gpu", options->gpu, "of --device cuda: which GPU to stand in for (default h100)")->option_text("NAME|FILE");
+  command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")->option_text(" ");
+  add_torch_options(*command, options->torch);
+  add_step_options(*command, *options);
+  add_strict_option(*command, context);
   on_parse(*command, options, context, run);
 }
 

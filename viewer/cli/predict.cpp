@@ -4,6 +4,7 @@
 #include "viewer/cli/commands.h"
 #include "viewer/cli/logical_output.h"
 #include "viewer/model/predict.h"
+#include "viewer/report/whatif_report.h"
 
 namespace liveset::cli {
 namespace {
@@ -29,6 +30,9 @@ Status run(const ModelOptions& options, Context& context) {
                               {"boundaries", prediction.boundaries},
                               {"conventions", conventions_json(model.conventions)},
                               {"forward_cost", prediction.forward_cost}};
+  const Result<model::Outcome> outcome = model::outcome(model, policy, prediction);
+  if (!outcome) return outcome.error();
+  head["memory"] = report::outcome_json(*outcome, model::CounterKind::requested);
   const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
                             std::to_string(model.units.size()) + " layers, policy " + policy.text;
   print_logical(prediction.ledger, head, title, context);

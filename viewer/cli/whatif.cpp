@@ -3,16 +3,16 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/cli/commands.h"
+#include "viewer/cli/step_options.h"
 #include "viewer/cli/traces.h"
 #include "viewer/report/whatif_report.h"
 
 namespace liveset::cli {
 namespace {
 
-struct Options {
-  std::string trace, heap, unit, settings;
+struct Options : StepOptions {
+  std::string trace, settings;
   std::vector<std::string> policies;
-  std::optional<std::int64_t> step;
   model::CounterKind counter = model::CounterKind::requested;
 };
 
@@ -25,15 +25,7 @@ Status run(const Options& options, Context& context) {
   }
   const Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.error();
-  Result<model::RecordedStep> step = [&] {
-    ProgressBar bar("reading " + file->path());
-    model::RecordedStepOptions wanted;
-    wanted.step = options.step;
-    wanted.heap = options.heap;
-    wanted.unit = options.unit;
-    wanted.progress = bar.callback();
-    return model::model_of_step(*file, wanted);
-  }();
+  Result<model::RecordedStep> step = recorded_step(*file, options);
   if (!step) return step.take_error();
   report::WhatIfReport report;
   report.trace = file->path();
@@ -81,10 +73,7 @@ void add_whatif(CLI::App& app, Context& context) {
   command->add_option("--policy", options->policies, "one or more, as in --policy full --policy segment:2; default: the usual ones")
       ->option_text("POLICY")
       ->allow_extra_args(false);
-  command->add_option("--step", options->step, "which step; default: the last whole one")->option_text("N");
-  command->add_option("--heap", options->heap, "which heap, as in cuda:0; default: the one that people ask about first")
-      ->option_text("NAME");
-  command->add_option("--unit", options->unit, "modules that are layers, as in 'GPT.bs.*'")->option_text("PATTERN");
+  add_step_options(*command, *options);
   command->add_option("--alloc-conf", options->settings, "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator")->option_text("TEXT");
   add_choice<model::CounterKind>(*command, "--counter",
                                  {{"requested", model::CounterKind::requested},

@@ -72,7 +72,8 @@ class Finisher {
   void saved() {
     for (const std::uint32_t tensor : model_.inputs) model_.tensors[tensor].given = true;
     if (!model_.conventions.frees_are_listed)  // what a recorded step found there is no id unless the graph holds it
-      for (const std::uint32_t tensor : model_.inputs) model_.tensors[tensor].value = true;
+      for (const std::uint32_t tensor : model_.inputs)
+        if (model_.tensors[tensor].memory_class != trace::MemoryClass::activation_gradient) model_.tensors[tensor].value = true;
     for (const Op& op : model_.ops)
       for (const std::uint32_t tensor : model_.list(op.saves)) model_.tensors[tensor].value = true;
   }
@@ -197,6 +198,47 @@ Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vec
   builder.model.conventions = conventions;
   add_chain(builder, bytes, cost);
   return builder.finish();
+}
+
+void add_rotor_chain(ModelBuilder& builder, const plan::RotorChain& chain) {
+  const auto stages = static_cast<std::uint32_t>(chain.stages());
+  const auto tensor = [&](const std::string& id, std::uint64_t bytes, trace::MemoryClass memory_class, std::int64_t layer) {
+    Tensor made;
+    made.id = id;
+    made.bytes = bytes;
+    made.memory_class = memory_class;
+    made.layer = layer;
+    return builder.add_tensor(std::move(made));
+  };
+  std::vector<std::uint32_t> values, extras{none}, gradients;
+  for (std::uint32_t i = 0; i <= stages; ++i) {
+    const std::string number = std::to_string(i);
+    values.push_back(tensor("a" + number, chain.a[i], trace::MemoryClass::none, i));
+    if (i > 0) {
+      extras.push_back(tensor("abar" + number, chain.abar[i - 1] - chain.a[i], trace::MemoryClass::none, i));
+      builder.model.tensors.back().for_backward = true;
+    }
+  }
+  for (std::uint32_t i = 0; i <= stages; ++i)
+    gradients.push_back(tensor("delta" + std::to_string(i), chain.delta[i], trace::MemoryClass::activation_gradient, -1));
+  builder.model.inputs = {values[0], gradients[stages]};
+  for (std::uint32_t i = 1; i <= stages; ++i) {
+    Op op;
+    op.id = "F" + std::to_string(i);
+    op.cost = chain.uf[i - 1];
+    op.workspace = chain.of[i - 1];
+    builder.add_op(std::move(op), {{values[i - 1]}, {values[i], extras[i]}, {values[i], values[i - 1], extras[i]}, {}});
+  }
+  for (std::uint32_t i = stages; i > 0; --i) {
+    Op op;
+    op.id = "B" + std::to_string(i);
+    op.phase = trace::Phase::backward;
+    op.forward = i - 1;
+    op.cost = chain.ub[i - 1];
+    op.workspace = chain.ob[i - 1];
+    builder.add_op(std::move(op), {{values[i], values[i - 1], extras[i], gradients[i]}, {gradients[i - 1]}, {}, {}});
+  }
+  builder.model.rotor = chain;
 }
 
 void add_layer(ModelBuilder& builder, const std::string& id, std::vector<std::uint32_t> reads, std::uint32_t value, std::uint64_t cost) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "viewer/plan/rotor.h"
 #include "viewer/trace/records.h"
 #include "viewer/trace/result.h"
 
@@ -110,11 +111,6 @@ struct Expectation {
   double tolerance = 0;
 };
 
-// As proto/model.proto's RotorChain, checked: all lists have their lengths.
-struct RotorChain {
-  std::vector<std::uint64_t> a, abar, delta, uf, ub, of, ob;
-};
-
 struct Model {
   std::string name;
   Conventions conventions;
@@ -125,12 +121,13 @@ struct Model {
   std::vector<std::uint32_t> inputs;  // tensors that live when the step begins
   std::vector<std::string> modules;   // paths, as "GPT/bs.0/ln1"
   std::vector<Unit> units;
+  std::string unit_pattern;  // the modules that units are; empty: ops
   std::vector<StaticStorage> statics;
   std::vector<HandRegion> regions;
   Microbatches microbatches;
   Physical physical;
   std::vector<Expectation> expectations;
-  std::optional<RotorChain> rotor;
+  std::optional<plan::RotorChain> rotor;  // the same as a chain of stages, for the planner
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
@@ -158,6 +155,9 @@ class ModelBuilder {
   std::unordered_map<std::string, std::uint32_t> modules_;
 };
 
+// Stages with their gradients and temporaries. The chain must have passed plan::check().
+void add_rotor_chain(ModelBuilder& builder, const plan::RotorChain& chain);
+
 // A layer that makes `value` from `reads` and whose backward reads both; the loss, and the backward of every layer in reverse.
 void add_layer(ModelBuilder& builder, const std::string& id, std::vector<std::uint32_t> reads, std::uint32_t value, std::uint64_t cost);
 void add_loss_and_backward(ModelBuilder& builder, std::uint32_t loss);
@@ -170,7 +170,8 @@ Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vec
 // Reads a model file: protobuf text format, or JSON when it begins with '{'. Errors say line (text format) and field.
 Result<Model> read_model(const std::string& path);
 Result<Model> parse_model(std::string_view text, const std::string& file);
-// The general form in text format; read_model() gives the same model again.
+// The general form in text format, a line an op and a tensor; parse_model() gives the same model again. Layers that are no modules are
+// lost: then every forward op is one again.
 std::string model_text(const Model& model);
 
 }  // namespace liveset::model

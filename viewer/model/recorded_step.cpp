@@ -434,6 +434,7 @@ class StepReader {
     model.physical.rng_state = heap.device_type == 0 ? cpu_rng_state : 0;
     const std::string unit = options_.unit.empty() ? repeated_modules(model) : options_.unit;
     model.units = units_of(model, unit);
+    if (!model.units.empty()) model.unit_pattern = unit;
     if (!options_.unit.empty() && model.units.empty())
       return Error{ErrorKind::usage,
                    file_.path(),

@@ -38,17 +38,21 @@ std::vector<LiveTensor> largest_live(const Model& model, const Prediction& predi
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options) {
   Result<Prediction> prediction = predict(model, policy, options);
   if (!prediction) return prediction.take_error();
-  Result<PredictedCounters> counters = predict_counters(model, prediction->memory);
+  return outcome(model, policy, *prediction);
+}
+
+Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction) {
+  Result<PredictedCounters> counters = predict_counters(model, prediction.memory);
   if (!counters) return counters.take_error();
   Outcome out;
   out.policy = policy.text;
   out.counters = *counters;
-  std::copy(std::begin(prediction->memory.phase_peak), std::end(prediction->memory.phase_peak), std::begin(out.phase_peak));
-  out.forward_cost = prediction->forward_cost;
-  out.extra_cost = prediction->extra_cost;
-  out.peak_ids = prediction->ledger.peak_ids;
-  out.class_bytes = class_bytes_after(prediction->memory, prediction->memory.peak_event);
-  out.live = largest_live(model, *prediction);
+  std::copy(std::begin(prediction.memory.phase_peak), std::end(prediction.memory.phase_peak), std::begin(out.phase_peak));
+  out.forward_cost = prediction.forward_cost;
+  out.extra_cost = prediction.extra_cost;
+  out.peak_ids = prediction.ledger.peak_ids;
+  out.class_bytes = class_bytes_after(prediction.memory, prediction.memory.peak_event);
+  out.live = largest_live(model, prediction);
   return out;
 }
 

@@ -27,6 +27,8 @@ struct Outcome {
 };
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});
+// The same of a prediction that is there.
+Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction);
 
 // Policies that are worth a look where none is asked for: those that need no number, and thirds of the way between.
 std::vector<Policy> usual_policies(const Model& model);

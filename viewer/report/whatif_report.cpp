@@ -16,6 +16,8 @@ ordered_json peak_json(const CounterPeak& peak) {
           {"phase", trace::phase_name(peak.phase)}};
 }
 
+}  // namespace
+
 ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
   ordered_json json{{"policy", outcome.policy}};
   ordered_json peak{{"counter", model::counter_name(counter)}};
@@ -40,8 +42,6 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
     json["live"].push_back({{"name", tensor.name}, {"class", trace::class_name(tensor.memory_class)}, {"bytes", tensor.bytes}});
   return json;
 }
-
-}  // namespace
 
 ordered_json whatif_json(const WhatIfReport& report) {
   ordered_json json{{"schema", "liveset.whatif/1"},

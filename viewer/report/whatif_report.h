@@ -18,6 +18,8 @@ struct WhatIfReport {
   std::vector<model::Outcome> outcomes;
 };
 
+// peak, counters, extra_time_ns, phases, classes, live: what one policy takes.
+nlohmann::ordered_json outcome_json(const model::Outcome& outcome, model::CounterKind counter);
 nlohmann::ordered_json whatif_json(const WhatIfReport& report);
 std::string whatif_text(const WhatIfReport& report, const Style& style);
 std::string whatif_table(const WhatIfReport& report, TableFormat format, const Style& style);

@@ -1,0 +1,23 @@
+#include "viewer/cli/step_options.h"
+
+#include "viewer/cli/traces.h"
+
+namespace liveset::cli {
+
+void add_step_options(CLI::App& command, StepOptions& options) {
+  command.add_option("--step", options.step, "which step; default: the last whole one")->option_text("N");
+  command.add_option("--heap", options.heap, "which heap, as in cuda:0; default: the one that people ask about first")->option_text("NAME");
+  command.add_option("--unit", options.unit, "modules that are layers, as in 'GPT.bs.*'")->option_text("PATTERN");
+}
+
+Result<model::RecordedStep> recorded_step(const trace::TraceFile& file, const StepOptions& options) {
+  ProgressBar bar("reading " + file.path());
+  model::RecordedStepOptions wanted;
+  wanted.step = options.step;
+  wanted.heap = options.heap;
+  wanted.unit = options.unit;
+  wanted.progress = bar.callback();
+  return model::model_of_step(file, wanted);
+}
+
+}  // namespace liveset::cli

@@ -1,0 +1,18 @@
+// What commands share that derive a model from a recorded step.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "viewer/cli/command.h"
+#include "viewer/model/recorded_step.h"
+
+namespace liveset::cli {
+
+struct StepOptions {
+  std::string heap, unit;
+  std::optional<std::int64_t> step;
+};
+void add_step_options(CLI::App& command, StepOptions& options);
+Result<model::RecordedStep> recorded_step(const trace::TraceFile& file, const StepOptions& options);
+
+}  // namespace liveset::cli
