@@ -247,6 +247,19 @@ def bench_plan(figures, options):
     figures.goal("rotor, exponent of 500 to 2000 slots", math.log(seconds[100, 2000] / seconds[100, 500], 4), "", 1.2)
 
 
+def bench_allocator(figures, options):
+    """The simulated caching allocator: the train pattern, and 100,000 live blocks that are replaced at random."""
+    progress("Allocator replay")
+    small, main = 10**6, 10**7
+    modes = [("train", small), ("train", main), ("random", main)]
+    runs = interleave(modes, options.rounds, lambda mode: json.loads(run([path_of("replay_allocations"), str(mode[1]), mode[0]])["output"]))
+    seconds = {mode: statistics.median(each["replay_seconds"] for each in values) for mode, values in runs.items()}
+    figures.details["allocator replay, seconds"] = {f"{pattern} {events}": round(value, 4) for (pattern, events), value in seconds.items()}
+    figures.goal("allocator replay, one thread", main / seconds["train", main] / 1e6, "M events/s", 10, at_least=True)
+    exponent = math.log(seconds["train", main] / seconds["train", small]) / math.log(main / small)
+    figures.goal("allocator replay, exponent 1e+06 to 1e+07", exponent, "", 1.05)
+
+
 def find_heaptrack_trace():
     names = [name for name in os.listdir(WORK) if name.startswith("workload.heaptrack.")]
     return os.path.join(WORK, names[0]) if names and shutil.which("heaptrack_print") else None
@@ -325,7 +338,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "plan", "torch", "stacks", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "plan", "allocator", "torch", "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
@@ -333,7 +346,7 @@ def main():
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
     for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage),
-                        ("plan", bench_plan), ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
+                        ("plan", bench_plan), ("allocator", bench_allocator), ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)
