@@ -46,10 +46,7 @@ Outcome CachingAllocator::malloc(std::uint64_t size, std::uint64_t stream) {
       return {Outcome::Kind::out_of_memory, {}};
     }
   }
-  const std::uint64_t rest = blocks_[found].size - rounded;
-  const bool splits =
-      lists_[list]->small || settings_.expandable_segments ? rest >= least_block : rounded < settings_.max_split_size && rest > small_size;
-  if (splits) {
+  if (blocks_[found].size != rounded && splits(*lists_[list], blocks_[found].size, rounded)) {  // a new one
     const Index remainder = split(found, rounded);
     if (remainder != none) put_free(remainder);
   }
@@ -138,9 +135,35 @@ CachingAllocator::Index CachingAllocator::take_free(std::uint32_t list_index, st
   }
   if (size < settings_.max_split_size && found->size >= settings_.max_split_size) return none;
   if (size >= settings_.max_split_size && found->size - size >= settings_.max_non_split_rounding_size) return none;
-  const Index block = found->block;
-  list.free.erase(found);
-  return block;
+  const Index index = found->block;
+  if (!splits(list, found->size, size)) {
+    list.free.erase(found);
+    return index;
+  }
+  const Index rest = split(index, size);
+  if (rest == none) return none;
+  Block& remainder = blocks_[rest];
+  remainder.state = State::free;
+  remainder.cached_since = searches_[list.small];
+  replace(list.free, found, FreeKey{remainder.size, remainder.address, rest});
+  return index;
+}
+
+// A key becomes another one: in its place where the order stays, which is often so and costs no search.
+void CachingAllocator::replace(FreeSet& set, FreeSet::iterator at, const FreeKey& key) {
+  const bool above_before = at == set.begin() || *std::prev(at) < key;
+  const auto next = std::next(at);
+  if (above_before && (next == set.end() || key < *next)) {
+    const_cast<FreeKey&>(*at) = key;
+    return;
+  }
+  set.erase(at);
+  set.insert(key);
+}
+
+bool CachingAllocator::splits(const List& list, std::uint64_t size, std::uint64_t wanted) const {
+  const std::uint64_t rest = size - wanted;
+  return list.small || settings_.expandable_segments ? rest >= least_block : wanted < settings_.max_split_size && rest > small_size;
 }
 
 // From the device.
@@ -262,16 +285,28 @@ void CachingAllocator::complete(Index index) {
   const Block& block = blocks_[index];
   counters_.active -= block.size;
   counters_.requested -= block.requested;
-  if (block.next != none && blocks_[block.next].state == State::free) {
-    take_out(block.next);
-    absorb_next(index);
-  }
-  if (const Index before = block.previous; before != none && blocks_[before].state == State::free) {
-    take_out(before);
+  FreeSet& set = lists_[block.list]->free;
+  const auto key_of = [this](Index of) { return FreeKey{blocks_[of].size, blocks_[of].address, of}; };
+  const bool after = block.next != none && blocks_[block.next].state == State::free;
+  const Index before = block.previous;
+  // One of the keys that go becomes that of the whole.
+  auto old = set.end();
+  if (before != none && blocks_[before].state == State::free) {
+    if (after) set.erase(key_of(block.next));
+    old = set.find(key_of(before));
+    if (after) absorb_next(index);
     absorb_next(before);
     index = before;
+  } else if (after) {
+    old = set.find(key_of(block.next));
+    absorb_next(index);
   }
-  put_free(index);
+  blocks_[index].state = State::free;
+  blocks_[index].cached_since = searches_[lists_[blocks_[index].list]->small];
+  if (old != set.end())
+    replace(set, old, key_of(index));
+  else
+    set.insert(key_of(index));
 }
 
 void CachingAllocator::release_segment(Index index) {

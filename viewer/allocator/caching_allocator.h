@@ -146,6 +146,8 @@ class CachingAllocator {
   bool fits_device(std::uint64_t size) const { return size <= capacity_ - counters_.reserved; }
   void put_free(Index block);
   void take_out(Index block);  // of the free ones
+  static void replace(FreeSet& set, FreeSet::iterator at, const FreeKey& key);
+  bool splits(const List& list, std::uint64_t size, std::uint64_t wanted) const;
   bool is_whole_segment(const Block& block) const { return block.previous == none && block.next == none; }
   bool is_expandable(const Block& block) const { return segments_[block.segment].expandable; }
   std::uint64_t page_size(const List& list) const { return list.small ? 2 * mebibyte : settings_.large_segment_size; }
