@@ -238,13 +238,14 @@ def bench_lineage(figures, options):
 def bench_plan(figures, options):
     """Rotor on chains of random sizes, with half of the memory that keeping everything needs: stages^3 x slots at most."""
     progress("Planner: rotor")
-    sizes = [(100, 500), (200, 500), (400, 500), (100, 2000)]
+    sizes = [(100, 500, 0), (200, 500, 0), (400, 500, 0), (100, 2000, 0), (100, 500)]  # the last one as anybody calls it, the others with slots only
     runs = interleave(sizes, options.rounds, lambda size: json.loads(run([path_of("plan_rotor"), *map(str, size)])["output"]))
     seconds = {size: statistics.median(each["table_s"] + each["plan_s"] for each in values) for size, values in runs.items()}
-    figures.details["rotor, seconds"] = {f"{stages} stages, {slots} slots": round(value, 4) for (stages, slots), value in seconds.items()}
-    figures.goal("rotor, 100 stages x 500 slots", seconds[100, 500], "s", 2)
-    figures.goal("rotor, exponent of 100 to 400 stages", math.log(seconds[400, 500] / seconds[100, 500], 4), "", 3.5)
-    figures.goal("rotor, exponent of 500 to 2000 slots", math.log(seconds[100, 2000] / seconds[100, 500], 4), "", 1.2)
+    figures.details["rotor, seconds"] = {" ".join(map(str, size)): round(value, 4) for size, value in seconds.items()}
+    figures.goal("rotor, 100 stages x 500 slots, all-in", seconds[100, 500], "s", 2)
+    figures.goal("rotor, 100 stages x 500 slots", seconds[100, 500, 0], "s", 0.2)
+    figures.goal("rotor, exponent of 100 to 400 stages", math.log(seconds[400, 500, 0] / seconds[100, 500, 0], 4), "", 3.5)
+    figures.goal("rotor, exponent of 500 to 2000 slots", math.log(seconds[100, 2000, 0] / seconds[100, 500, 0], 4), "", 1.2)
 
 
 def bench_allocator(figures, options):

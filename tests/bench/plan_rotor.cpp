@@ -1,6 +1,6 @@
-// plan_rotor STAGES SLOTS [SEED]: plans a rotor chain of random sizes for half of what keeping everything needs. Prints one JSON object:
-// CPU seconds for the tables (two, because sizes in bytes are rounded to slots: one for the plan, one for the bound) and for the plan, its
-// time, the bound.
+// plan_rotor STAGES SLOTS [LOOKS]: plans a rotor chain of random sizes for half of what keeping everything needs. Prints one JSON object:
+// CPU seconds for the tables and for the plan, its time, the bound. LOOKS: how long the table without slots may try (0: not at all; then
+// there are two of SLOTS slots, one for the plan and one for the bound).
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -50,13 +50,14 @@ liveset::plan::RotorChain random_chain(std::uint64_t stages, std::uint64_t seed)
 
 int main(int argc, char** argv) try {
   if (argc < 3) {
-    std::fputs("usage: plan_rotor STAGES SLOTS [SEED]\n", stderr);
+    std::fputs("usage: plan_rotor STAGES SLOTS [LOOKS]\n", stderr);
     return 2;
   }
   const std::uint64_t stages = std::strtoull(argv[1], nullptr, 10), slots = std::strtoull(argv[2], nullptr, 10);
-  const liveset::plan::RotorChain chain = random_chain(stages, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
+  const liveset::plan::RotorChain chain = random_chain(stages, 1);
   liveset::plan::RotorOptions options;
   options.slots = slots;
+  if (argc > 3) options.max_looks = std::strtoull(argv[3], nullptr, 10);
   const auto keep_all = replay(chain, liveset::plan::rotor_keep_all(stages));
   if (!keep_all) {
     std::fprintf(stderr, "%s\n", keep_all.error().message().c_str());

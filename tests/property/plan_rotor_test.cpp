@@ -96,9 +96,10 @@ std::optional<std::uint64_t> cheapest_sequence(const RotorChain& chain, std::uin
 
 std::uint64_t keep_all_peak(const RotorChain& chain) { return replay(chain, rotor_keep_all(chain.stages()))->peak; }
 
-RotorTable table_of(const RotorChain& chain, std::uint64_t budget, std::uint64_t slots) {
+RotorTable table_of(const RotorChain& chain, std::uint64_t budget, std::uint64_t slots, std::uint64_t looks = 0) {
   RotorOptions options;
   options.slots = slots;
+  options.max_looks = looks;
   Result<RotorTable> table = RotorTable::make(chain, budget, options);
   EXPECT_TRUE(table) << table.error().message();
   return std::move(*table);
@@ -162,6 +163,32 @@ TEST(RotorProperty, TheTablesBudgetChangesNothingBelowIt) {
       EXPECT_EQ(listed, whole.cost(budget)) << budget;
     }
     EXPECT_EQ(at, steps.size());
+  }
+}
+
+// Without slots: the same times, by the places where they change.
+TEST(RotorProperty, ListsOfStepsAreTheArray) {
+  Random random(15);
+  for (int round = 0; round < 80; ++round) {
+    const RotorChain chain = random_chain(random, 1 + random.below(9), 1 + 16 * random.below(2));
+    const std::uint64_t top = keep_all_peak(chain), budget = top - random.below(top / 2 + 1);
+    const RotorTable array = table_of(chain, budget, 1'000'000), lists = table_of(chain, budget, 1, 1'000'000);
+    ASSERT_TRUE(array.exact());
+    ASSERT_TRUE(lists.exact());
+    EXPECT_EQ(lists.slot(), array.slot());
+    const auto same = [](const RotorTable::Step& a, const RotorTable::Step& b) { return a.budget == b.budget && a.cost == b.cost; };
+    const std::vector<RotorTable::Step> expected = array.steps(), found = lists.steps();
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin(), expected.end(), same));
+    for (std::uint64_t i = 0; i <= 40; ++i) {
+      const std::uint64_t asked = budget * i / 40;
+      EXPECT_EQ(lists.cost(asked), array.cost(asked));
+      const std::optional<RotorPlan> plan = lists.plan(asked);
+      ASSERT_EQ(plan.has_value(), array.cost(asked).has_value());
+      if (!plan) continue;
+      EXPECT_TRUE(plan->exact);
+      EXPECT_EQ(plan->figures.cost, *array.cost(asked));
+      expect_runs(chain, *plan, asked);
+    }
   }
 }
 

@@ -13,11 +13,12 @@
 // each where its operations fit into m. The answer is C(1, L, budget - a[0]).
 // Source: Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova, https://hal.science/hal-02352969 (arXiv 1911.13214).
 //
-// Budgets are counted in slots. With the greatest common divisor of all sizes as the slot everything is exact; when that makes more than
-// `slots` of them, sizes are rounded up to slots and budgets down, so a plan never exceeds its budget and its time is an upper bound of the
-// optimum. One table answers all budgets up to the one it was made for. C falls with m, is infinite below least(s, t) and constant from the
-// peak of keeping all of s..t on; only what lies between is computed and stored: O(L^3 slots) time at worst, O(L^2 slots) memory, inner
-// loops without branches.
+// Budgets are counted in slots. With the greatest common divisor of all sizes as the slot everything is exact, in an array when that makes
+// at most `slots` of them, and else by listing only where times change, which are few places where layers are alike. When these are too
+// many, sizes are rounded up to `slots` slots and budgets down, so a plan never exceeds its budget and its time is an upper bound of the
+// optimum; rounding down instead gives a lower bound. One table answers all budgets up to the one it was made for. C falls with m, is
+// infinite below least(s, t) and constant from the peak of keeping all of s..t on; only what lies between is computed and stored: O(L^3
+// slots) time at worst, O(L^2 slots) memory, inner loops without branches.
 //
 // least_budget is exact in bytes always: it is its own O(L^3) recursion, without time.
 // Certified bound: no schedule, persistent or not, fits below max over t of  a_0 + (t > 1 ? a_{t-1} : 0) + abar_t + delta_t + delta_{t-1} +
@@ -82,6 +83,7 @@ std::vector<RotorOperation> ungroup(const RotorGroups& groups, std::span<const R
 struct RotorOptions {
   std::uint64_t slots = 500;
   std::uint64_t max_table_bytes = std::uint64_t{1} << 29;
+  std::uint64_t max_looks = 100'000'000;  // for the exact table without slots: half a second or so; 0: do not try
 };
 
 struct RotorPlan {
@@ -101,7 +103,7 @@ class RotorTable {
   RotorTable& operator=(RotorTable&&) noexcept;
   ~RotorTable();
 
-  bool exact() const;                  // slots hold sizes without rounding
+  bool exact() const;                  // nothing was rounded
   std::uint64_t slot() const;          // bytes
   std::uint64_t least_budget() const;  // exact; below it nothing is feasible
 
