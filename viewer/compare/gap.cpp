@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "viewer/compare/match.h"
 #include "viewer/ledger/counter.h"
@@ -99,7 +100,6 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
   Gap gap;
   gap.difference = wrapping_difference(signed_bytes(measured.peak.bytes.value_or(0)), signed_bytes(predicted.peak.bytes.value_or(0)));
   const Match match = match_items(measured, predicted);
-  gap.shared_names = match.shared;
   Sums sums;
   for (std::size_t i = 0; i < measured.items.size(); ++i) {
     const Item& item = measured.items[i];
@@ -122,10 +122,13 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
   return gap;
 }
 
-Verdict verdict_of(const Side& measured, const Side& predicted, const Gap& gap) {
-  if (measured.values == 0 || predicted.values == 0)
-    return measured.values == predicted.values ? Verdict::no_values : Verdict::no_values_on_one_side;
-  return gap.shared_names == 0 ? Verdict::another_network : Verdict::comparable;
+Verdict verdict_of(const Side& measured, const Side& predicted) {
+  if (!measured.tells_of_values || !predicted.tells_of_values)
+    return measured.tells_of_values == predicted.tells_of_values ? Verdict::no_values : Verdict::no_values_on_one_side;
+  const std::unordered_set<std::string_view> names(predicted.known.begin(), predicted.known.end());
+  const bool share =
+      std::any_of(measured.known.begin(), measured.known.end(), [&](const std::string& name) { return names.contains(name); });
+  return share ? Verdict::comparable : Verdict::another_network;
 }
 
 }  // namespace liveset::compare

@@ -7,6 +7,7 @@
 //   sequence   what is left of one module and slot, in the order of birth, by size: as long a common sequence as there is
 //   name       what is left of values of one module and slot: the same value in another size
 //   class      what is left of the random states that regions keep, in order
+//   before     what is left of what the step found, as a sequence of sizes in each family
 //   order      again, beside a model: of values and temporaries, since the model of a recorded step takes for a temporary what a policy
 //              makes it keep
 // A pair adds nothing but its difference in size: rounding, where the allocator makes the same of both sizes. A block without a partner
@@ -59,6 +60,6 @@ enum class Verdict : std::uint8_t {
   no_values,              // neither tells of values: the gap is by class alone
   no_values_on_one_side,  // what one side's blocks are for is not known
 };
-Verdict verdict_of(const Side& measured, const Side& predicted, const Gap& gap);
+Verdict verdict_of(const Side& measured, const Side& predicted);
 
 }  // namespace liveset::compare

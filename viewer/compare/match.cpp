@@ -34,11 +34,11 @@ class Matcher {
 
   Match run() {
     pair_runs([&](int side, const Item& item) { return own_name(side, item); }, false);
-    count_shared();
     pair_runs([&](int side, const Item& item) { return order(side, item); }, false);
     pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, false); }, true);
     pair_runs([&](int side, const Item& item) { return module_and_slot(side, item, true); }, false);
     pair_runs([&](int, const Item& item) { return random_state(item); }, false);
+    pair_runs([&](int, const Item& item) { return older(item); }, true);
     if (sides_[0]->is_model || sides_[1]->is_model)
       pair_runs([&](int side, const Item& item) { return kept_by_policy(side, item); }, false);
     return std::move(out_);
@@ -68,6 +68,12 @@ class Matcher {
   static Key random_state(const Item& item) {
     if (item.memory_class != trace::MemoryClass::rng_state || item.is_own_name) return {};
     return {family(item), 0, 0, ledger::size_units(item.bytes), 0};
+  }
+
+  // What the step found: who made it may not be known.
+  static Key older(const Item& item) {
+    if (!item.is_older || item.is_own_name) return {};
+    return {kind(item), 0, 0, 0, 0};
   }
 
   // The model of a recorded step knows as a temporary what a policy makes it keep for a recompute.
@@ -136,23 +142,6 @@ class Matcher {
   void pair(std::uint32_t measured, std::uint32_t predicted) {
     out_.partner_of_measured[measured] = predicted;
     out_.partner_of_predicted[predicted] = measured;
-  }
-
-  // After the pass by own names, before the others.
-  void count_shared() {
-    std::vector<bool> modules;
-    for (const Item& item : sides_[1]->items) {
-      const std::uint32_t module = texts_[1][item.module];
-      if (module >= modules.size()) modules.resize(module + 1);
-      modules[module] = item.module != 0;
-    }
-    for (std::uint32_t i = 0; i < sides_[0]->items.size(); ++i) {
-      const Item& item = sides_[0]->items[i];
-      const std::uint32_t module = texts_[0][item.module];
-      const bool is_value = item.family == Family::value || item.family == Family::recompute;
-      out_.shared += (item.module != 0 && module < modules.size() && modules[module]) ||
-                     (is_value && item.is_own_name && out_.partner_of_measured[i] != Match::none);
-    }
   }
 
   const Side* sides_[2];

@@ -119,6 +119,7 @@ Item ModelSide::item_of(const PredictedBlock& block, ItemBuilder& builder, std::
   item.incarnation = block.incarnation;
   item.bytes = block_bytes(block.bytes);
   item.order = order;
+  item.is_older = block.op == none && block.incarnation == 0 && block.tensor != none;
   const std::string id = prediction_.tensor_name(*model_, block.tensor);
   const std::string_view name = without_number(id);
   item.is_own_name = model_->modules.empty() && block.tensor != none;
@@ -147,6 +148,7 @@ void ModelSide::add_items() {
   for (const model::StaticStorage& storage : memory.statics) {
     Item item;
     item.memory_class = storage.memory_class;
+    item.is_older = true;
     item.bytes = block_bytes(storage.bytes);
     const std::string_view name = without_number(storage.id);
     item.name = builder.text(name);
@@ -179,7 +181,10 @@ Status ModelSide::add_counters() {
     known += (known.empty() ? "" : ", ") + name;
     side.counters.push_back({name, peak->bytes, false});
     if (name != side.counter) continue;
-    peak_event_ = peak->event;
+    // A late step finds what earlier ones left in the cache: reserved is at its highest all the time.
+    const bool is_reserved = kind == model::CounterKind::reserved;
+    peak_event_ = is_reserved ? counters->allocated->event : peak->event;
+    side.peak_moment_known = !is_reserved;
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
@@ -200,6 +205,10 @@ Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy
   side.heap = model.physical.heap;
   side.counter = options.counter;
   made.rounds_ = model.physical.caching_allocator && options.counter != "requested";
+  for (const std::string& module : model.modules) side.known.push_back(dotted(module));
+  for (const model::Tensor& tensor : model.tensors)
+    if (model.modules.empty() && tensor.value) side.known.push_back(tensor.id);
+  side.tells_of_values = std::any_of(model.tensors.begin(), model.tensors.end(), [](const model::Tensor& tensor) { return tensor.value; });
   made.follow();
   if (Status status = made.add_counters(); !status) return status.take_error();
   if (const std::uint64_t outside = model.physical.context + model.physical.communication; outside != 0) side.outside_allocator = outside;
@@ -239,7 +248,7 @@ void ModelSide::prefer_other() {
   side.peak = moment_at(peak_event_);
   side.peak.bytes = side.peak.block_bytes;
   side.items.clear();
-  side.values = side.rest_blocks = 0;
+  side.rest_blocks = 0;
   side.rest = {};
   add_items();
 }

@@ -31,7 +31,7 @@ Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const Tr
   out.measured = std::move(left->side);
   out.predicted = std::move(right->side);
   out.gap = compare_peaks(out.measured, out.predicted);
-  out.verdict = verdict_of(out.measured, out.predicted, out.gap);
+  out.verdict = verdict_of(out.measured, out.predicted);
   std::unordered_map<std::int64_t, std::uint64_t> steps;
   for (const StepPeak& step : out.predicted.steps) steps.try_emplace(step.number, step.bytes);
   for (const StepPeak& step : out.measured.steps)
@@ -54,7 +54,10 @@ Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, cons
     return Error{ErrorKind::usage, model_file, {}, "the model states no bytes, so it predicts no peak", "give its tensors bytes or size"};
   right->look_at(place);
   right->prefer_other();
-  if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
+  ledger::Place there = right->side.peak.place;
+  there.step = place.step;  // a model's step has no number: it is the one that it is compared with
+  there.step_index = place.step_index;
+  if (Status status = left->look_at(there); !status) return status.take_error();
   PeakComparison out;
   const std::vector<ledger::Step>& steps = left->ledger().steps;
   std::unordered_map<std::int64_t, std::uint64_t> bytes;
@@ -68,7 +71,7 @@ Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, cons
   out.measured = std::move(left->side);
   out.predicted = std::move(right->side);
   out.gap = compare_peaks(out.measured, out.predicted);
-  out.verdict = verdict_of(out.measured, out.predicted, out.gap);
+  out.verdict = verdict_of(out.measured, out.predicted);
   return out;
 }
 

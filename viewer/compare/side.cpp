@@ -56,7 +56,7 @@ bool ItemBuilder::add(Item item) {
     ++side_.rest_blocks;
     return false;
   }
-  side_.values += (item.family == Family::value || item.family == Family::recompute) && item.slot != 0;
+
   side_.items.push_back(item);
   return true;
 }

@@ -57,6 +57,7 @@ struct Item {
   Family family = Family::unattributed;
   bool is_own_name = false;  // the program or the model names this very block
   bool is_overdue = false;   // its last use in backward is over
+  bool is_older = false;     // than the step
   std::uint64_t bytes = 0;   // of the block
 };
 
@@ -98,7 +99,8 @@ struct Side {
   std::optional<std::uint64_t> outside_allocator;  // most that libraries held of the device beside the allocator
   std::vector<StepPeak> steps;
   std::array<std::optional<std::uint64_t>, trace::phase_count> phase_peaks;  // of blocks
-  std::uint64_t values = 0;                                                  // items that some program, graph or model names as values
+  bool tells_of_values = false;                                              // somewhere, not only at the peak
+  std::vector<std::string> known;  // of all of the run or model: paths of modules, names of the program's values
   std::vector<std::string> warnings;
 
   static constexpr std::size_t max_items = 1'000'000;

@@ -61,6 +61,18 @@ void TraceSide::add_counters() {
     if (is_device && side.heap == "cuda:" + std::to_string(device.device)) side.outside_allocator = device.outside_allocator.peak;
 }
 
+void TraceSide::add_known() {
+  constexpr std::size_t most = 100'000;
+  const trace::Dictionary& names = file_->dictionary();
+  ledger::PathNames paths(names);
+  for (std::uint32_t scope = 1; scope < names.scopes.size() && side.known.size() < most; ++scope)
+    if (names.scopes[scope].kind == trace::ScopeKind::module) side.known.emplace_back(paths.module(scope));
+  for (std::size_t value = 1; value < names.values.size() && side.known.size() < 2 * most; ++value)
+    side.known.emplace_back(names.string(names.values[value].name));
+  // A graph that backward walked, or a program that names its values.
+  side.tells_of_values = !ledger_.backwards.empty() || names.values.size() > 1;
+}
+
 Status TraceSide::choose_peak(const TraceOptions& options) {
   const ledger::HeapLedger& heap = ledger_.shown();
   if (!heap.allocated.known || heap.allocated.peak_event == no_event)
@@ -77,7 +89,9 @@ Status TraceSide::choose_peak(const TraceOptions& options) {
                  "it has " + known};
   }
   side.peak.bytes = found->bytes;
-  side.peak.event = options.counter == "reserved" ? heap.reserved.peak_event : heap.allocated.peak_event;
+  // Reserved stays as it is for long.
+  const bool is_reserved = options.counter == "reserved" && heap.reserved_and_fullest != no_event;
+  side.peak.event = is_reserved ? heap.reserved_and_fullest : heap.allocated.peak_event;
   side.peak_moment_known = !found->sampled;
   return Done{};
 }
@@ -104,6 +118,7 @@ Status TraceSide::read_items(const ledger::Attribution& attribution) {
   if (!placed) return placed.take_error();
   side.peak.place = std::move(placed->place);
   side.peak.time_ns = placed->time_ns;
+  const std::uint64_t step_begin = side.peak.place.step ? ledger_.steps[side.peak.place.step_index].first_event : 0;
   ItemBuilder builder(side);
   std::size_t index = 0;
   Status status = ledger::for_each_live_block(*file_, ledger_, attribution, side.peak.event, [&](LiveBlock&& block) {
@@ -113,6 +128,7 @@ Status TraceSide::read_items(const ledger::Attribution& attribution) {
     item.bytes = block.detail.bytes;
     item.incarnation = block.incarnation;
     item.order = placed->orders[index++];
+    item.is_older = block.detail.birth < step_begin;
     if (side.items.size() < Side::max_items) {
       const Family family = family_of(item.memory_class, item.phase);
       item.name = builder.text(name_of(block, family));
@@ -171,7 +187,7 @@ Status TraceSide::read_peak() {
   side.items.clear();
   side.extras = {};
   side.rest = {};
-  side.rest_blocks = side.values = 0;
+  side.rest_blocks = 0;
   ordinals_.clear();
   Result<ledger::Attribution> attribution = ledger::attribute_blocks(*file_, ledger_, {side.peak.event, progress_});
   if (!attribution) return attribution.take_error();
@@ -207,6 +223,7 @@ Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptio
   side.file = file.path();
   side.heap = made.heap_name();
   side.counter = options.counter;
+  made.add_known();
   made.add_counters();
   if (Status status = made.choose_peak(options); !status) return status.take_error();
   made.progress_ = options.progress;

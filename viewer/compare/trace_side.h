@@ -34,7 +34,9 @@ class TraceSide {
   Status read_peak();
   Status read_items(const ledger::Attribution& attribution);
   Status find_overdue();
+  void add_known();
   void add_counters();
+
   void add_extras();
   void add_steps(const ledger::Range& range);
   std::string heap_name() const;

@@ -33,6 +33,7 @@ struct HeapState {
   std::int64_t blocks = 0;
   bool has_reserved = false, has_segments = false, has_baseline = false, has_segment_baseline = false;
   std::int64_t segment_baseline = 0;
+  std::int64_t fullest = -1;  // most in blocks while reserved was at its highest
   HeapLedger out;
 };
 
@@ -78,6 +79,7 @@ class Sweep {
       meter->gate = meter->now;
       meter->event = event;
     }
+    heap.fullest = -1;
   }
 
   const trace::TraceFile& file_;
@@ -242,6 +244,10 @@ void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t
   }
   if (heap.reserved.now == 0) return;  // PyTorch's CPU allocator states 0: it does not know
   heap.has_reserved = true;
+  if (heap.reserved.now >= heap.reserved.gate && (heap.reserved.now > heap.reserved.gate || heap.allocated.now > heap.fullest)) {
+    heap.fullest = heap.allocated.now;
+    heap.out.reserved_and_fullest = event;
+  }
   heap.reserved.raise(event);
   heap.out.reserved_below_total += heap.reserved.now < wrapping_sum(heap.allocated.now, error);
   if (heap.has_segments) {

@@ -122,11 +122,54 @@ Range step_of(const PhysicalLedger& ledger, const Place& place) {
   return {found->first_event, std::min(found->end_event, ledger.events)};
 }
 
+// What the allocator of one heap has reserved by its own account, followed from a chunk's begin on.
+class Reserved {
+ public:
+  Reserved(const trace::TraceFile& file, std::uint32_t heap) : file_(file), heap_(heap) {}
+
+  // As the chunk before left it.
+  void open(std::size_t chunk) {
+    known_ = chunk == 0;
+    now_ = 0;
+    if (chunk == 0) return;
+    for (const trace::HeapTotal& total : file_.chunks()[chunk - 1].totals) {
+      if (total.heap != heap_ || !total.has_allocator) continue;
+      known_ = true;
+      now_ = static_cast<std::int64_t>(total.allocator_reserved);
+    }
+  }
+  void add(std::int64_t delta) { now_ = wrapping_sum(now_, delta); }
+  std::optional<std::uint64_t> now() const {
+    return known_ && now_ > 0 ? std::optional<std::uint64_t>(static_cast<std::uint64_t>(now_)) : std::nullopt;
+  }
+
+ private:
+  const trace::TraceFile& file_;
+  std::uint32_t heap_;
+  std::int64_t now_ = 0;
+  bool known_ = false;
+};
+
+// The heap that a block event or one with the allocator's totals is of; 0: none.
+std::uint32_t heap_of(const trace::Columns& columns, std::uint32_t i, const trace::Positions& at, std::uint64_t ordinal,
+                      const PhysicalLedger& ledger) {
+  const std::uint8_t kind_byte = columns.kind[i];
+  if ((trace::column_table()[kind_byte] & trace::column::heap) != 0) return columns.heap[at.heap];
+  if (static_cast<Kind>(kind_byte & 0x7f) != Kind::free_requested) return 0;
+  const Block* const block = ledger.blocks.find(ordinal - columns.age[at.age]);
+  return block != nullptr && block->death == columns.first_event + i ? block->heap() : 0;
+}
+
 // The running sum of one heap's blocks, and its highest moment at each closeness to a place.
 class Search {
  public:
   Search(const trace::TraceFile& file, const PhysicalLedger& ledger, const Place& place)
-      : file_(file), ledger_(ledger), place_(place), nodes_(file.dictionary().threads.size()), modules_(file.dictionary()) {
+      : file_(file),
+        ledger_(ledger),
+        place_(place),
+        nodes_(file.dictionary().threads.size()),
+        modules_(file.dictionary()),
+        reserved_(file, ledger.shown_heap) {
     const std::vector<std::string>& strings = file.dictionary().strings;
     is_node_name_.resize(strings.size());
     if (place.node_number != 0)
@@ -156,39 +199,22 @@ class Search {
     }
   }
 
-  // What the allocator had reserved when the chunk before ended.
-  void open_chunk(std::size_t chunk) {
-    chunk_ = chunk;
-    reserved_known_ = chunk == 0;
-    reserved_ = 0;
-    if (chunk == 0) return;
-    for (const trace::HeapTotal& total : file_.chunks()[chunk - 1].totals) {
-      if (total.heap != ledger_.shown_heap || !total.has_allocator) continue;
-      reserved_known_ = true;
-      reserved_ = static_cast<std::int64_t>(total.allocator_reserved);
-    }
-  }
-
   void see(const trace::Columns& columns, std::uint32_t i, const trace::Positions& at, std::uint64_t ordinal, std::size_t chunk) {
-    if (chunk != chunk_) open_chunk(chunk);
+    if (chunk != chunk_) reserved_.open(chunk_ = chunk);
     const std::uint8_t kind_byte = columns.kind[i];
     const auto kind = static_cast<Kind>(kind_byte & 0x7f);
     const trace::ColumnMask mask = trace::column_table()[kind_byte];
     const std::uint64_t event = columns.first_event + i;
-    std::uint32_t heap = (mask & trace::column::heap) != 0 ? columns.heap[at.heap] : 0;
+    const std::uint32_t heap = heap_of(columns, i, at, ordinal, ledger_);
     if (kind == Kind::alloc && heap == ledger_.shown_heap) {
       sum_ = wrapping_sum(sum_, static_cast<std::int64_t>(columns.size[at.size]));
-    } else if (kind == Kind::free_requested) {
-      const Block* const block = ledger_.blocks.find(ordinal - columns.age[at.age]);
-      if (block != nullptr && block->death == event) {
-        heap = block->heap();
-        if (heap == ledger_.shown_heap) sum_ = wrapping_difference(sum_, static_cast<std::int64_t>(ledger_.blocks.bytes(*block)));
-      }
+    } else if (kind == Kind::free_requested && heap == ledger_.shown_heap && heap != 0) {
+      sum_ =
+          wrapping_difference(sum_, static_cast<std::int64_t>(ledger_.blocks.bytes(*ledger_.blocks.find(ordinal - columns.age[at.age]))));
     } else if (is_node(kind)) {
       nodes_.see(kind, columns.thread[i], columns.name[at.name], columns.number[at.number]);
     }
-    if ((mask & trace::column::total) != 0 && heap == ledger_.shown_heap)
-      reserved_ = wrapping_sum(reserved_, columns.reserved_delta[at.total]);
+    if ((mask & trace::column::total) != 0 && heap == ledger_.shown_heap) reserved_.add(columns.reserved_delta[at.total]);
     raise(FoundBy::step, event);
     if (static_cast<Phase>(columns.phase[i] & 7U) != place_.phase) return;
     raise(FoundBy::phase, event);
@@ -213,8 +239,7 @@ class Search {
     most = sum_;
     best.event = event;
     best.by = by;
-    best.reserved.reset();
-    if (reserved_known_ && reserved_ > 0) best.reserved = static_cast<std::uint64_t>(reserved_);
+    best.reserved = reserved_.now();
   }
 
   const trace::TraceFile& file_;
@@ -225,8 +250,9 @@ class Search {
   std::vector<bool> is_node_name_;
   FoundPlace best_[5];
   std::int64_t most_[5] = {};
-  std::int64_t sum_ = 0, reserved_ = 0;
-  bool reserved_known_ = false, last_is_module_ = false;
+  Reserved reserved_;
+  std::int64_t sum_ = 0;
+  bool last_is_module_ = false;
   std::size_t chunk_ = ~std::size_t{0};
   std::uint32_t last_scope_ = 0xffffffffU;
 };

@@ -243,7 +243,7 @@ std::string verdict_text(const PeakComparison& found) {
              "nothing";
     case Verdict::no_values: return "neither side tells of values: the difference is by class alone";
     case Verdict::no_values_on_one_side:
-      return "only " + std::string(found.measured.values != 0 ? "the measured" : "the predicted") +
+      return "only " + std::string(found.measured.tells_of_values ? "the measured" : "the predicted") +
              " side tells of values: which of them the other one holds is not known";
   }
   return "";

@@ -175,19 +175,30 @@ TEST(Gap, OverRetentionCountsOnlyWhereItIsExtra) {
 }
 
 TEST(Gap, VerdictOfAnotherNetwork) {
-  SideBuilder net, other, silent;
-  net.block(512).order = 1;
-  other.block(512, MemoryClass::activation, "Other.x").order = 1;
-  silent.block(512, MemoryClass::unattributed, "", "");
-  const auto verdict = [](const SideBuilder& a, const SideBuilder& b) { return verdict_of(a.side, b.side, compare_peaks(a.side, b.side)); };
-  EXPECT_EQ(verdict(net, net), Verdict::comparable);
-  EXPECT_EQ(verdict(net, other), Verdict::another_network);
-  EXPECT_EQ(verdict(silent, silent), Verdict::no_values);
-  EXPECT_EQ(verdict(net, silent), Verdict::no_values_on_one_side);
-  // Names of parameters are no names of values.
-  net.named("weight", 10, MemoryClass::parameter);
-  other.named("weight", 10, MemoryClass::parameter);
-  EXPECT_EQ(verdict(net, other), Verdict::another_network);
+  const auto side = [](bool tells_of_values, std::vector<std::string> known) {
+    Side made;
+    made.tells_of_values = tells_of_values;
+    made.known = std::move(known);
+    return made;
+  };
+  const Side net = side(true, {"Net", "Net.a"}), other = side(true, {"Other", "Other.a"}), part = side(true, {"Net.a"}),
+             silent = side(false, {"Net"});
+  EXPECT_EQ(verdict_of(net, net), Verdict::comparable);
+  EXPECT_EQ(verdict_of(net, part), Verdict::comparable);
+  EXPECT_EQ(verdict_of(net, other), Verdict::another_network);
+  EXPECT_EQ(verdict_of(silent, silent), Verdict::no_values);
+  EXPECT_EQ(verdict_of(net, silent), Verdict::no_values_on_one_side);
+}
+
+// What a step found is paired in the order of birth, by size: 100 500 300 against 500 300 200.
+TEST(Gap, WhatIsOlderThanTheStepIsPairedAsASequence) {
+  SideBuilder measured, predicted;
+  for (const std::uint64_t bytes : {100 * 1024, 500 * 1024, 300 * 1024})
+    measured.block(bytes, MemoryClass::activation, "", "indices").is_older = true;
+  for (const std::uint64_t bytes : {500 * 1024, 300 * 1024, 200 * 1024})
+    predicted.block(bytes, MemoryClass::activation, "", "before the step").is_older = true;
+  const Match match = match_items(measured.side, predicted.side);
+  EXPECT_EQ(match.partner_of_measured, (std::vector<std::uint32_t>{Match::none, 0, 1}));
 }
 
 TEST(Gap, RowsAreTheLargestOfManyNames) {

@@ -246,6 +246,26 @@ TEST(Peaks, ReservedIsBlocksAndCacheAndWhatWasThereBefore) {
   EXPECT_EQ(found.verdict, Verdict::no_values);
 }
 
+// Reserved is at 4096 from the second block on; the moment that is shown is the one at which blocks fill most of it.
+TEST(Peaks, OfReservedTheFullestMomentIsShown) {
+  TinyTrace trace;
+  const std::uint32_t heap = trace.heap("cuda:0");
+  trace.alloc(heap, 0x1000, 1000, 1000, 2048);
+  trace.alloc(heap, 0x2000, 500, 1500, 4096);
+  trace.free(heap, 0x1000, 500, 4096);
+  const std::uint64_t fullest = trace.alloc(heap, 0x3000, 3000, 3500, 4096);
+  trace.free(heap, 0x3000, 500, 2048);
+  trace.alloc(heap, 0x5000, 200, 700, 2048);
+  const trace::TraceFile file = trace.open();
+  TraceOptions options;
+  options.counter = "reserved";
+  const Result<TraceSide> read = TraceSide::read(file, options);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read->side.peak.bytes, 4096U);
+  EXPECT_EQ(read->side.peak.event, fullest);
+  EXPECT_EQ(read->side.extras[static_cast<std::size_t>(GapClass::cached)], 4096 - 3500);
+}
+
 // Requested is read at the end of a step: its highest value is known, not when it was.
 TEST(Peaks, RequestedIsBlocksWithoutRounding) {
   TinyTrace one, other;
