@@ -72,7 +72,8 @@ inline constexpr std::uint64_t max_rotor_stages = 512;  // some ten seconds with
 
 // Longer chains: consecutive stages become one, so that there are `stages` of them. A group's temporaries are what its inside needs on top
 // of its ends, so a plan for the groups, written out for the stages of which they are made, needs no more than it says; it need not be the
-// best of the chain. O(L).
+// best of the chain. O(L). A thousand different layers in 40 groups are planned in some 50 ms, exactly for the groups; more groups that
+// must be rounded were no better.
 struct RotorGroups {
   RotorChain chain;
   std::vector<std::uint32_t> first;  // of each group its first stage, from 1; at the end one more than there are stages

@@ -28,7 +28,7 @@ Result<std::vector<Move>> segment_moves(std::span<const std::uint64_t> lengths);
 // Everything kept: no segments, every layer once.
 Result<Figures> save_all_figures(const Chain& chain);
 
-// Lists of lengths.
+// Lists of lengths, of at most max_chain_layers layers.
 std::vector<std::uint64_t> equal_segments(std::uint64_t layers, std::uint64_t length);  // the last one takes what is left
 std::vector<std::uint64_t> sqrt_segments(std::uint64_t layers);                         // equal, of length ceil(sqrt n)
 
