@@ -34,7 +34,7 @@ class PlainAllocator {
  public:
   PlainAllocator(const Settings& settings, const Device& device) : settings_(settings) {
     capacity_ = device.capacity.value_or(unlimited);
-    limits_ = settings.has_memory_fraction && device.capacity;
+    limits_ = settings.memory_fraction < 1 && device.capacity;
     allowed_ = static_cast<std::uint64_t>(settings.memory_fraction * static_cast<double>(capacity_));
     collects_ = limits_ && settings.garbage_collection_threshold > 0;
   }

@@ -25,6 +25,7 @@ SCRIPTS = {
     "garbage": ("garbage_collection_threshold:0.3", 14, "huge", "4GiB", "0.9"),
     "garbage by setting": ("garbage_collection_threshold:0.3,per_process_memory_fraction:0.9", 15, "huge", "4GiB", None),
     "garbage without a fraction": ("garbage_collection_threshold:0.3", 16, "huge", "4GiB", None),
+    "garbage, all memory allowed": ("garbage_collection_threshold:0.2", 24, "huge", "4GiB", "1.0"),
     "garbage, no split": ("garbage_collection_threshold:0.5,max_split_size_mb:64", 17, "huge", "3GiB", "0.9"),
     "expandable": ("expandable_segments:True", 18, "mixed", None, None),
     "expandable, streams": ("expandable_segments:True", 19, "streams", None, None),

@@ -21,7 +21,7 @@ CachingAllocator::CachingAllocator(const Settings& settings, const Device& devic
   if (!device.capacity) return;
   capacity_ = *device.capacity;
   total_ = device.total.value_or(capacity_);
-  has_allowed_ = settings.has_memory_fraction;
+  has_allowed_ = settings.memory_fraction < 1;
   allowed_ = static_cast<std::uint64_t>(settings.memory_fraction * static_cast<double>(total_));
   collects_ = has_allowed_ && settings.garbage_collection_threshold > 0;
 }

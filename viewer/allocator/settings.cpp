@@ -80,7 +80,6 @@ class Parser {
     if (key == "per_process_memory_fraction") {
       if (!fraction(settings_.memory_fraction) || settings_.memory_fraction < 0 || settings_.memory_fraction > 1)
         return failed(key + " is not from 0 to 1", "1 allows all of the device");
-      settings_.has_memory_fraction = true;
       return Done{};
     }
     if (key == "expandable_segments") {

@@ -23,10 +23,9 @@ struct Settings {
   std::uint64_t large_segment_size =
       20 * mebibyte;  // of what 1 to 10 MiB are taken from, and a page of expandable segments of large blocks
   // Both count where the device's size is known. Cached blocks are given back from this share of the allowed memory on; 0: never. As in
-  // PyTorch it works only where a fraction is set.
+  // PyTorch it works only where not all of the device is allowed.
   double garbage_collection_threshold = 0;
   double memory_fraction = 1;  // of the device, which may be reserved
-  bool has_memory_fraction = false;
   bool expandable_segments = false;
   std::vector<std::string> without_effect;  // keys of the text that say nothing of where blocks go
 };

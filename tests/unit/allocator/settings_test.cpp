@@ -26,7 +26,8 @@ TEST(AllocatorSettings, Defaults) {
     EXPECT_EQ(settings.max_non_split_rounding_size, 20 * mebibyte);
     EXPECT_EQ(settings.large_segment_size, 20 * mebibyte);
     EXPECT_EQ(settings.garbage_collection_threshold, 0);
-    EXPECT_FALSE(settings.expandable_segments || settings.has_memory_fraction);
+    EXPECT_EQ(settings.memory_fraction, 1);
+    EXPECT_FALSE(settings.expandable_segments);
     for (const std::uint64_t divisions : settings.roundup_power2_divisions) EXPECT_EQ(divisions, 0U);
   }
 }
