@@ -1,9 +1,12 @@
-"""fake_models.py NAME: two training steps of one small model on the CPU. NAME() is the same step's loss and optimizer, for a fake step."""
+"""fake_models.py NAME [block]: two training steps of one small model on the CPU, with nothing or with every block made again. NAME() is
+the same step's loss and optimizer, for a fake step."""
+import functools
 import sys
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Residual(nn.Module):
@@ -87,10 +90,17 @@ def encoder():
     return step(make_encoder)
 
 
-def main(make):
+def blocks_of(model):
+    return model.layers if isinstance(model, Net) else model.blocks.layers if isinstance(model, Encoder) else list(model)
+
+
+def main(make, mode="none"):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model, loss_of = make()
+    if mode == "block":
+        for block in blocks_of(model):
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         loss = loss_of()
@@ -100,4 +110,4 @@ def main(make):
 
 
 if __name__ == "__main__":
-    main({"mlp": make_mlp, "resnet": make_resnet, "encoder": make_encoder}[sys.argv[1]])
+    main({"mlp": make_mlp, "resnet": make_resnet, "encoder": make_encoder}[sys.argv[1]], *sys.argv[2:])
