@@ -1,12 +1,28 @@
 """What kernels take and do not show: all that is known here of the inside of an operator. Measured with `liveset run`; estimates.
 
-Two cases are large enough to matter. Losses that reduce in place keep a storage as large as before the reduction. And oneDNN, which
-computes convolutions on the CPU, copies input, weight and result into layouts of its own, one operand of its three after another.
+Three cases are large enough to matter. cuBLAS has a workspace. Losses that reduce in place keep a storage as large as before the
+reduction. And oneDNN, which computes convolutions on the CPU, copies input, weight and result into layouts of its own, one operand of
+its three after another.
 """
+import os
+import re
+
 import torch
 
 REDUCED_IN_PLACE = ("mse_loss", "smooth_l1_loss", "binary_cross_entropy", "soft_margin_loss")
 LEAST_CHANNELS = 8  # oneDNN reads fewer as they are
+
+
+GEMMS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
+MIB = 1 << 20
+
+
+def cublas_workspace():
+    """Bytes that torch's allocator gives each cuBLAS handle; a job has one handle for forward and one for autograd's thread."""
+    stated = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if stated:
+        return sum(int(size) * int(count) << 10 for size, count in stated)
+    return 32 * MIB if torch.cuda.get_device_capability()[0] in (9, 10) else 8 * MIB + (128 << 10)
 
 
 def size_of(tensor):

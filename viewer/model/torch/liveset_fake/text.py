@@ -3,10 +3,12 @@ import re
 
 import torch
 
+from liveset_fake import kernels
+
 HEADER = """\
 # One training step on fake tensors: {name}, torch {version}, device {device}.
-# Made without running a kernel, so this is what tensors take, exactly, and nothing that lives inside of one operator: no workspace of
-# a library, no copy that a kernel makes for itself, no buffer of a collective.
+# Made without running a kernel, so this is what tensors take, exactly, and nothing that lives inside of one operator: no copy that a kernel
+# makes for itself, no workspace of a library, no buffer of a collective. Estimates: each `workspace`, cuBLAS's workspaces.
 # cost: floating point operations where torch.utils.flop_counter has a formula, else bytes read and written.
 # torch.compile is off: what is compiled is modelled as it is written.
 """
@@ -80,6 +82,10 @@ class Writer:
             if storage.from_step:
                 fields.append(f"from_step: {storage.from_step}")
             body.append("static_storage { " + " ".join(fields) + " }")
+        if self.device == "cuda" and any(op.name.rpartition(".")[2] in kernels.GEMMS for op in self.ops):
+            for thread, step in (("forward", 0), ("backward", 1)):
+                body.append(f'static_storage {{ id: "cuBLAS workspace of {thread} (estimate)" memory_class: "library" '
+                            f"bytes: {kernels.cublas_workspace()} from_step: {step} }}")
         unit = repeated_modules(self.ops)
         head = HEADER.format(name=name, version=torch.__version__, device=options.device)
         for note in self.recorder.notes:
