@@ -235,6 +235,20 @@ def bench_lineage(figures, options):
         figures.goal(f"{command}, exponent 1e+06 to 1e+07", exponent, "", 1.05)
 
 
+def bench_compare(figures, options):
+    """A trace of 10 million events beside another one."""
+    progress("Compare: two traces each")
+    small, main = 10**6, 10**7
+    modes = [(pattern, events) for pattern in ("train", "checkpoint") for events in (small, main)]
+    traces = {mode: make_trace(mode[1], mode[0]) for mode in modes}
+    runs = interleave(modes, options.rounds, lambda mode: run([path_of("liveset"), "compare", traces[mode], traces[mode]])["cpu"])
+    medians = {mode: statistics.median(values) for mode, values in runs.items()}
+    for pattern in ("train", "checkpoint"):
+        figures.goal(f"compare, two traces of 10 M events ({pattern})", medians[pattern, main], "s", 2)
+        exponent = math.log(medians[pattern, main] / medians[pattern, small]) / math.log(main / small)
+        figures.goal(f"compare, exponent 1e+06 to 1e+07 ({pattern})", exponent, "", 1.05)
+
+
 def bench_plan(figures, options):
     """Rotor on chains of random sizes, with half of the memory that keeping everything needs: stages^3 x slots at most."""
     progress("Planner: rotor")
@@ -339,14 +353,14 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "plan", "allocator", "torch", "stacks", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "compare", "plan", "allocator", "torch", "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
     options.largest = 10**7 if options.quick else 10**8
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
-    for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage),
+    for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage), ("compare", bench_compare),
                         ("plan", bench_plan), ("allocator", bench_allocator), ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)

@@ -7,6 +7,9 @@
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/flat_csv.h"
+#include "viewer/cli/logical_output.h"
+#include "viewer/compare/peaks.h"
+#include "viewer/report/gap_report.h"
 #include "viewer/report/summary.h"
 
 namespace liveset::cli {
@@ -33,6 +36,17 @@ std::string other_traces(const std::vector<trace::TraceFile>& files, const repor
   return text;
 }
 
+// The peak that a model predicts, and how far the measured one is from it.
+Result<report::GapReport> prediction_of(const SummaryOptions& options, const trace::TraceFile& file, const ledger::Range& range) {
+  Result<Predicted> predicted = predict({options.model, options.policy});
+  if (!predicted) return predicted.take_error();
+  ProgressBar bar("reading " + file.path());
+  Result<compare::PeakComparison> found = compare::compare_with_model(file, {options.heap, options.counter, range, bar.callback()},
+                                                                      predicted->described, predicted->policy, options.model);
+  if (!found) return found.take_error();
+  return report::GapReport{std::move(*found), {}, {"", predicted->policy.text}};
+}
+
 }  // namespace
 
 Status show_summary(const SummaryOptions& options, Context& context) {
@@ -49,15 +63,23 @@ Status show_summary(const SummaryOptions& options, Context& context) {
     return report::summarize(file, {options.heap, options.counter, *range, bar.callback(), options.job_status});
   }();
   if (!summary) return summary.take_error();
+  std::optional<report::GapReport> prediction;
+  if (!options.model.empty()) {
+    Result<report::GapReport> found = prediction_of(options, file, *range);
+    if (!found) return found.take_error();
+    prediction = std::move(*found);
+  }
   const report::Style style = style_of(context);
   if (context.format == Format::table) {
-    std::cout << report::summary_text(*summary, style) << (files->size() > 1 ? other_traces(*files, style) : "");
+    std::cout << report::summary_text(*summary, style) << (prediction ? "\n" + report::prediction_text(*prediction, style) : "")
+              << (files->size() > 1 ? other_traces(*files, style) : "");
   } else if (context.format == Format::md) {
     std::cout << report::summary_markdown(*summary, style);
   } else {
     nlohmann::ordered_json json = report::summary_json(*summary);
     json["traces"] = nlohmann::ordered_json::array();
     for (const trace::TraceFile& each : *files) json["traces"].push_back(trace_json(each));
+    if (prediction) json["prediction"] = report::prediction_json(*prediction);
     context.format == Format::json ? print_json(json) : print_flat(json);
   }
   for (const trace::TraceFile& each : *files) report_health(each, context);
@@ -69,6 +91,10 @@ void add_summary(CLI::App& app, Context& context) {
   const auto options = std::make_shared<SummaryOptions>();
   add_read_options(*command, *options);
   add_peak_options(*command, options->heap, options->counter);
+  command
+      ->add_option("--model", options->model, "model file: its prediction is shown beside the measured peak; compare splits the difference")
+      ->option_text("MODEL");
+  command->add_option("--policy", options->policy, "of the model: save-all (default), full, segment:K, ...")->option_text("POLICY");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, show_summary);

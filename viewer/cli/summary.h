@@ -9,6 +9,7 @@ namespace liveset::cli {
 struct SummaryOptions : ReadOptions {
   std::string heap, counter = "allocated";
   std::optional<int> job_status = std::nullopt;  // where the caller ran the job
+  std::string model, policy = "save-all";        // whose prediction is shown beside the peak; model empty: none
 };
 
 Status show_summary(const SummaryOptions& options, Context& context);

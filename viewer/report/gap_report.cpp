@@ -215,6 +215,13 @@ std::string pace_text(const PeakComparison& found, const Style& style) {
   return wrapped(text, style, 12) + "\n";
 }
 
+std::string difference_line(const PeakComparison& found, const Style& style) {
+  const std::int64_t difference = found.gap.difference;
+  if (difference == 0) return "DIFFERENCE  none\n";
+  return "DIFFERENCE  " + signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) +
+         " of the prediction\n";
+}
+
 std::string values_text(const Gap& gap, const Style& style) {
   const compare::ValueCounts& values = gap.values;
   if (values.matched + values.missing + values.extra == 0) return "";
@@ -295,12 +302,7 @@ std::string gap_text(const GapReport& report, const Style& style) {
   const std::string verdict = verdict_text(found);
   if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
   if (!found.is_meaningful()) return text;
-  const std::int64_t difference = found.gap.difference;
-  text += "DIFFERENCE  " +
-          (difference == 0 ? std::string("none")
-                           : signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) +
-                                 " of the prediction") +
-          "\n";
+  text += difference_line(found, style);
   const bool has_gap = !shown_classes(found.gap).empty();
   if (has_gap) text += "\n" + gap_table(found.gap, TableFormat::text, style).render();
   text += "\n" + values_text(found.gap, style) + pace_text(found, style);
@@ -312,6 +314,29 @@ std::string gap_text(const GapReport& report, const Style& style) {
   if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::text, style).render();
   for (const std::string& warning : warnings_of(found)) text += "\nWARNING  " + wrapped(warning, style, 9);
   return text.back() == '\n' ? text : text + "\n";
+}
+
+ordered_json prediction_json(const GapReport& report) {
+  const PeakComparison& found = report.found;
+  ordered_json json = {{"model", found.predicted.file},
+                       {"policy", report.predicted.policy},
+                       {"counter", found.predicted.counter},
+                       {"bytes", or_null(found.predicted.peak.bytes)},
+                       {"difference", nullptr},
+                       {"error", nullptr},
+                       {"verdict", or_null(verdict_text(found))}};
+  if (!found.is_meaningful()) return json;
+  json["difference"] = found.gap.difference;
+  json["error"] = found.error();
+  return json;
+}
+
+std::string prediction_text(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
+  std::string text = headline("PREDICTED", found.predicted, report.predicted, style);
+  const std::string verdict = verdict_text(found);
+  if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
+  return found.is_meaningful() ? text + difference_line(found, style) : text;
 }
 
 std::string gap_markdown(const GapReport& report, const Style& style) {

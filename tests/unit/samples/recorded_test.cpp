@@ -108,6 +108,20 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
               HasSubstr("| --: | --: | --- |"));
 }
 
+TEST(RecordedTanhChain, SummaryShowsAPredictionBesideThePeak) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.file("chain.liveset");
+  record(trace, "tanh_chain --policy segment:2");
+  const std::string with = "summary " + trace + " --model " + chain_file;
+  const json found = read(with).at("prediction");
+  EXPECT_EQ(found.at("bytes"), 56);
+  EXPECT_EQ(found.at("difference"), -16);
+  EXPECT_DOUBLE_EQ(found.at("error"), 16.0 / 56);
+  EXPECT_THAT(run_program("liveset " + with).out, HasSubstr("DIFFERENCE  -16 B, -28.57% of the prediction\n"));
+  EXPECT_THAT(run_program("liveset " + with + " --policy segment:2").out, HasSubstr("DIFFERENCE  none\n"));
+  EXPECT_FALSE(read("summary " + trace).contains("prediction"));
+}
+
 TEST(RecordedTanhChain, TwoRunsBesideEachOther) {
   const TemporaryFolder folder;
   const std::string one = folder.file("one"), other = folder.file("other");
