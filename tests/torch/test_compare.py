@@ -95,6 +95,7 @@ class CompareTest(TorchTest):
         found = compare(self, self.recorded(CHAIN, "--policy", "save-all", name="chain"), self.gpt("none"))
         self.assertEqual((found["same_network"], found["gap"], found["difference"]), (False, None, None))
         self.assertIn("not the same network", found["verdict"])
+        self.assertEqual(found["steps"], [])
 
 
 class CompareDryRunsTest(DryRunTest):

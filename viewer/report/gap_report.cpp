@@ -116,7 +116,7 @@ std::string headline(const char* title, const Side& side, const SideLabel& label
   text += format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B " : " ") + side.counter;
   if (!side.heap.empty()) text += " on " + side.heap;
   if (!label.label.empty()) text += " (" + label.label + ")";
-  text += "  " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
+  text += ", " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
   std::string place = place_text(side.peak.place);
   if (!side.peak_moment_known)
     place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
@@ -285,7 +285,7 @@ ordered_json gap_json(const GapReport& report) {
     }
   }
   json["steps"] = ordered_json::array();
-  for (const compare::StepRow& step : found.steps)
+  for (const compare::StepRow& step : found.is_meaningful() ? found.steps : std::vector<compare::StepRow>())
     json["steps"].push_back(
         {{"step", step.number},
          {"measured", step.measured},
@@ -344,7 +344,7 @@ std::string gap_markdown(const GapReport& report, const Style& style) {
   std::string text = gap_table(found.gap, TableFormat::md, style).render();
   if (!found.is_meaningful()) text = verdict_text(found) + "\n";
   text += "\n" + composition_table(found, TableFormat::md, style).render();
-  if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
+  if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
   return text;
 }
 
