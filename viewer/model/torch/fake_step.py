@@ -12,6 +12,7 @@ import sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or os.curdir) != here]  # the script finds its own modules, not ours
 sys.path.insert(0, here)
+writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing of ours stays where liveset is installed
 from liveset_fake.failure import Failure  # noqa: E402
 
 sys.path.pop(0)
@@ -60,6 +61,7 @@ def main(arguments):
         sys.path.insert(0, here)
         from liveset_fake import step
         sys.path.pop(0)
+        sys.dont_write_bytecode = writes_bytecode
         text = step.model_of(script.load(path, function, options.script_arguments), options)
         write(text, options.output, out)
     except Failure as failure:
