@@ -1,10 +1,26 @@
-// Schedules with more than one level: revolve and rotor.
+// Schedules with more than one level: a layer may run many times, and what is kept changes on the way.
 #pragma once
+#include <optional>
+#include <span>
+
 #include "viewer/model/schedule.h"
+#include "viewer/plan/chain.h"
+#include "viewer/plan/rotor.h"
 
 namespace liveset::model {
 
-// The model must be a chain of layers: each reads only what the one before it made.
+// The model's layers as a chain, for the planners: sizes of what goes from one layer to the next, costs of forwards.
+// Error (usage): a layer reads what another than the one before it made, or it is not known what reads what.
+struct ChainOfLayers {
+  plan::Chain values;       // a value for each layer: its outputs
+  plan::RotorChain stages;  // with everything that its backward needs, gradients and temporaries
+};
+Result<ChainOfLayers> chain_of_layers(const Model& model);
+
+// revolve:C and rotor:BYTES. Errors: as above; no schedule within the budget ("infeasible, least is N").
 Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy);
+// Of operations that a planner gave for chain_of_layers().
+Result<Schedule> schedule_of(const Model& model, std::span<const plan::RotorOperation> operations);
+Result<Schedule> schedule_of(const Model& model, std::span<const plan::Move> moves);
 
 }  // namespace liveset::model

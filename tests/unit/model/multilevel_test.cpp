@@ -1,0 +1,96 @@
+// revolve and rotor as schedules of a step, against the acceptance facts and against what planners promise.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/support/acceptance.h"
+#include "viewer/model/multilevel.h"
+#include "viewer/model/predict.h"
+
+namespace liveset::model {
+namespace {
+
+using nlohmann::json;
+using test::acceptance;
+
+std::string numbers(const json& list) {
+  std::string text;
+  for (const json& number : list) text += (text.empty() ? "" : ", ") + std::to_string(number.get<std::uint64_t>());
+  return "[" + text + "]";
+}
+
+Model rotor_model(const json& chain) {
+  std::ostringstream text;
+  text << "rotor_chain { ";
+  for (const char* const field : {"a", "abar", "delta", "uf", "ub", "of", "ob"}) text << field << ": " << numbers(chain.at(field)) << ' ';
+  text << "}";
+  Result<Model> model = parse_model(text.str(), "rotor");
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
+std::uint64_t backward_cost(const json& chain) {
+  std::uint64_t sum = 0;
+  for (const json& cost : chain.at("ub")) sum += cost.get<std::uint64_t>();
+  return sum;
+}
+
+TEST(Multilevel, RotorChainsMeetTheirBudgetsInTheLeastTime) {
+  const json facts = acceptance("rotor");
+  ASSERT_EQ(facts.at("chains").size(), 10U);
+  for (const json& chain : facts.at("chains")) {
+    SCOPED_TRACE(chain.at("name").get<std::string>());
+    const Model model = rotor_model(chain);
+    const Result<Prediction> all = predict(model, *parse_policy("save-all"));
+    ASSERT_TRUE(all) << all.error().message();
+    EXPECT_EQ(all->memory.peak_bytes, chain.at("no_recompute_budget"));
+    EXPECT_EQ(all->forward_cost + backward_cost(chain), chain.at("no_recompute_makespan"));
+    for (const json& step : chain.at("breakpoints")) {
+      const std::uint64_t budget = step.at("budget");
+      const Result<Prediction> prediction = predict(model, *parse_policy("rotor:" + std::to_string(budget)));
+      if (step.at("makespan").is_null()) {
+        ASSERT_FALSE(prediction);
+        EXPECT_NE(prediction.error().message().find("least is " + std::to_string(chain.at("least_feasible_budget").get<std::uint64_t>())),
+                  std::string::npos)
+            << prediction.error().message();
+        continue;
+      }
+      ASSERT_TRUE(prediction) << prediction.error().message();
+      EXPECT_EQ(prediction->forward_cost + backward_cost(chain), step.at("makespan")) << budget;
+      EXPECT_LE(prediction->memory.peak_bytes, budget);
+      EXPECT_EQ(prediction->ledger.broken_count, 0U);
+    }
+  }
+}
+
+TEST(Multilevel, RevolveRunsAsOftenAsItsFormulaSays) {
+  const json facts = acceptance("revolve");
+  const auto advances = [&](std::uint64_t layers, std::uint64_t snapshots) {
+    return facts.at("t")[layers - 1][snapshots].get<std::uint64_t>();
+  };
+  for (const std::uint64_t layers : {1, 2, 6, 10, 37, 100})
+    for (const std::uint64_t snapshots : {1, 2, 3, 5, 10}) {
+      SCOPED_TRACE(std::to_string(layers) + " layers, " + std::to_string(snapshots) + " snapshots");
+      const Result<Model> model = make_chain(std::vector<std::uint64_t>(layers + 1, 1), std::vector<std::uint64_t>(layers, 1));
+      const Result<Prediction> prediction = predict(*model, *parse_policy("revolve:" + std::to_string(snapshots)));
+      ASSERT_TRUE(prediction) << prediction.error().message();
+      EXPECT_LE(prediction->forward_cost, advances(layers, snapshots) + layers);
+      EXPECT_GE(prediction->forward_cost, layers);
+      EXPECT_LE(prediction->ledger.peak_ids, snapshots + 2);
+      EXPECT_EQ(prediction->ledger.broken_count, 0U);
+      EXPECT_TRUE(prediction->ledger.live_at_end.empty());
+    }
+}
+
+TEST(Multilevel, NoChainIsSaid) {
+  const Result<Model> model = parse_model(
+      "graph { input { id: 'x' } layer { id: 'a' reads: 'x' } layer { id: 'b' reads: 'a' } layer { id: 'c' reads: ['a', 'b'] } }", "skip");
+  ASSERT_TRUE(model) << model.error().message();
+  const Result<Prediction> prediction = predict(*model, *parse_policy("revolve:2"));
+  ASSERT_FALSE(prediction);
+  EXPECT_EQ(prediction.error().kind, ErrorKind::usage);
+  EXPECT_NE(prediction.error().message().find("no chain of layers: op 'c' reads 'a'"), std::string::npos) << prediction.error().message();
+}
+
+}  // namespace
+}  // namespace liveset::model
