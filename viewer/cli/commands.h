@@ -14,6 +14,7 @@ void add_fragmentation(CLI::App& app, Context& context);
 void add_ledger(CLI::App& app, Context& context);
 void add_model(CLI::App& app, Context& context);
 void add_predict(CLI::App& app, Context& context);
+void add_plan(CLI::App& app, Context& context);
 void add_compare(CLI::App& app, Context& context);
 void add_whatif(CLI::App& app, Context& context);
 void add_check(CLI::App& app, Context& context);

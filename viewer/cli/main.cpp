@@ -130,6 +130,7 @@ int main(int argc, char** argv) {
   add_ledger(app, context);
   add_model(app, context);
   add_predict(app, context);
+  add_plan(app, context);
   add_compare(app, context);
   add_whatif(app, context);
   add_check(app, context);

@@ -118,6 +118,13 @@ class Writer {
   }
 
   bool is_whole(std::uint32_t layer) const { return whole_[layer]; }
+  // What the layer itself made of what its backward reads lives.
+  bool is_ready(std::uint32_t layer) const {
+    for (const std::uint32_t op : layers_.backwards(layer))
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
+        if (!lives_[tensor] && layers_.producer(tensor) == layer) return false;
+    return true;
+  }
 
   // What goes from the layer to the next one.
   void drop_outputs(std::uint32_t layer, Phase phase) {
@@ -261,7 +268,7 @@ Result<Schedule> schedule_of(const Model& model, std::span<const plan::Move> mov
       writer.forward(layer, i + 1 < moves.size() && moves[i + 1].kind == Kind::reverse && moves[i + 1].layer == move.layer);
       continue;
     }
-    if (!writer.is_whole(layer)) writer.forward(layer, true);
+    if (!writer.is_ready(layer)) writer.forward(layer, true);
     writer.backward(layer);
   }
   return writer.finish();

@@ -1,11 +1,13 @@
 // revolve and rotor as schedules of a step, against the acceptance facts and against what planners promise.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/support/acceptance.h"
 #include "viewer/model/multilevel.h"
 #include "viewer/model/predict.h"
+#include "viewer/model/search.h"
 
 namespace liveset::model {
 namespace {
@@ -80,6 +82,30 @@ TEST(Multilevel, RevolveRunsAsOftenAsItsFormulaSays) {
       EXPECT_EQ(prediction->ledger.broken_count, 0U);
       EXPECT_TRUE(prediction->ledger.live_at_end.empty());
     }
+}
+
+// Of every chain up to 8 layers the exact frontier, move by move.
+TEST(Multilevel, ExactSchedulesTakeWhatTheFrontierSays) {
+  const json facts = acceptance("segment_frontier");
+  std::size_t points = 0;
+  for (const json& entry : facts.at("frontier")) {
+    const std::uint64_t layers = entry.at("n");
+    if (layers > 8) continue;
+    const Result<Model> model = make_chain(std::vector<std::uint64_t>(layers + 1, 1), std::vector<std::uint64_t>(layers, 1));
+    const Result<SearchResult> found = search(*model);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(found->least_budget, entry.at("least_feasible_peak"));
+    for (const json& point : entry.at("points")) {
+      if (point.at("least_forward_layers").is_null()) continue;
+      const auto match = std::find_if(found->frontier.begin(), found->frontier.end(),
+                                      [&](const Candidate& candidate) { return candidate.peak_bytes == point.at("peak"); });
+      ASSERT_NE(match, found->frontier.end()) << layers << point;
+      EXPECT_EQ(match->forward_cost, point.at("least_forward_layers")) << layers << point;
+      EXPECT_EQ(match->extra_cost, match->forward_cost - layers);
+      ++points;
+    }
+  }
+  EXPECT_GT(points, 20U);
 }
 
 TEST(Multilevel, NoChainIsSaid) {

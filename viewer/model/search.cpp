@@ -1,0 +1,243 @@
+#include "viewer/model/search.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "viewer/model/multilevel.h"
+#include "viewer/plan/frontier.h"
+#include "viewer/plan/regions.h"
+#include "viewer/plan/revolve.h"
+#include "viewer/plan/segments.h"
+
+namespace liveset::model {
+namespace {
+
+constexpr std::uint64_t exact_layers = 12;
+constexpr std::uint64_t max_points = 32;
+constexpr std::uint64_t max_candidate_ops = 20'000'000;  // ops that all candidates together may run
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (end > begin) out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+class Search {
+ public:
+  Search(const Model& model, const SearchOptions& options) : model_(model), options_(options) {}
+
+  Result<SearchResult> run() {
+    out_.lower_bound = peak_bound(model_, options_.predict);
+    if (Status status = try_policy("save-all"); !status) return status.take_error();
+    const Result<ChainOfLayers> chain = chain_of_layers(model_);
+    if (chain) {
+      if (Status status = rotor(chain->stages); !status) return status.take_error();
+      if (!model_.rotor) {
+        if (Status status = exact(chain->values); !status) return status.take_error();
+        revolve();
+        segment_lists(chain->values);
+      }
+    }
+    if (!model_.rotor) {
+      segments();
+      regions();
+    }
+    return finish();
+  }
+
+ private:
+  // A candidate that cannot be is none; a model that contradicts itself shows under save-all.
+  Status try_policy(const std::string& text, std::vector<std::string> operations = {}) {
+    if (!seen_.insert(text).second || spent_ > max_candidate_ops) return Done{};
+    const Result<Policy> policy = parse_policy(text);
+    if (!policy) return policy.error();
+    return add(text, predict(model_, *policy, options_.predict), std::move(operations));
+  }
+  Status add(const std::string& text, const Result<Prediction>& prediction, std::vector<std::string> operations) {
+    if (!prediction) return prediction.error();
+    ++out_.tried;
+    spent_ += prediction->memory.events.size() + model_.ops.size();
+    found_.push_back({text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, std::move(operations)});
+    return Done{};
+  }
+  void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
+
+  std::uint64_t statics() const {
+    std::uint64_t bytes = 0;
+    for (const StaticStorage& storage : model_.statics)
+      if (storage.from_step <= options_.predict.step) bytes += storage.bytes;
+    return bytes;
+  }
+
+  // The table's budgets, at most max_points of them, and the one that was asked for.
+  Status rotor(const plan::RotorChain& stages) {
+    const std::uint64_t fixed = statics();
+    std::uint64_t most = 0;
+    for (const std::uint64_t bytes : stages.abar) most += bytes;
+    for (const std::uint64_t bytes : stages.a) most += bytes;
+    for (const std::uint64_t bytes : stages.delta) most += bytes;
+    const Result<plan::RotorTable> table = plan::RotorTable::make(stages, most);
+    if (!table) return model_.rotor ? Status(table.error()) : Status(Done{});
+    std::vector<std::uint64_t> budgets;
+    const std::vector<plan::RotorTable::Step> steps = table->steps();
+    const std::size_t stride = std::max<std::size_t>(1, steps.size() / max_points);
+    for (std::size_t i = 0; i < steps.size(); i += stride) budgets.push_back(steps[i].budget);
+    if (!steps.empty()) budgets.push_back(steps.back().budget);
+    if (options_.budget && *options_.budget >= fixed) budgets.push_back(*options_.budget - fixed);
+    for (const std::uint64_t budget : budgets) {
+      const std::optional<plan::RotorPlan> plan = table->plan(budget);
+      if (plan)
+        if (Status status = try_policy("rotor:" + std::to_string(budget), words(plan::text_of(plan->operations))); !status && model_.rotor)
+          return status.take_error();
+    }
+    if (!model_.rotor) return Done{};
+    out_.least_is_exact = true;
+    out_.least_budget = table->least_budget() + fixed;
+    out_.backward_cost = 0;
+    for (const std::uint64_t cost : stages.ub) *out_.backward_cost += cost;
+    return Done{};
+  }
+
+  Status exact(const plan::Chain& chain) {
+    if (chain.layers() > exact_layers) return Done{};
+    const Result<plan::Frontier> frontier = plan::exact_frontier(chain);
+    if (!frontier) return Done{};
+    for (const plan::FrontierPoint& point : frontier->points) {
+      Result<Schedule> schedule = schedule_of(model_, point.moves);
+      if (!schedule) return schedule.take_error();
+      if (Status status = add("exact", execute(model_, std::move(*schedule), options_.predict), words(plan::text_of(point.moves))); !status)
+        return status.take_error();
+    }
+    return Done{};
+  }
+
+  void revolve() {
+    for (std::uint64_t snapshots = 1; snapshots < model_.units.size() && snapshots <= max_points; ++snapshots)
+      attempt("revolve:" + std::to_string(snapshots));
+  }
+
+  static std::string listed(const std::vector<std::uint64_t>& lengths) {
+    std::string text = "segments:";
+    for (const std::uint64_t length : lengths) text += (text.back() == ':' ? "" : ",") + std::to_string(length);
+    return text;
+  }
+  void segment_lists(const plan::Chain& chain) {
+    if (const auto lengths = plan::best_one_level(chain); lengths) attempt(listed(*lengths));
+    if (const auto lengths = plan::best_greedy_segments(chain); lengths) attempt(listed(*lengths));
+  }
+
+  void segments() {
+    const std::uint64_t layers = model_.units.size();
+    attempt("full");
+    attempt("sqrt");
+    for (std::uint64_t length = 1; length <= layers; length += length < max_points ? 1 : length / 4)
+      attempt("segment:" + std::to_string(length));
+    // Lengths that fall by one are the best of one level where layers are alike: the last of them need not be run again at once.
+    for (std::uint64_t most = 2; most < layers && most <= max_points; ++most) {
+      std::vector<std::uint64_t> lengths;
+      std::uint64_t left = layers;
+      for (std::uint64_t length = most; left > 0; length = std::max<std::uint64_t>(1, length - 1)) {
+        lengths.push_back(std::min(length, left));
+        left -= lengths.back();
+      }
+      if (lengths.size() <= 1000) attempt(listed(lengths));
+    }
+  }
+
+  // Each layer, kept or made again.
+  void regions() {
+    std::vector<plan::Module> modules(model_.units.size());
+    std::vector<std::uint32_t> layer_of(model_.ops.size(), none), home(model_.tensors.size(), none);
+    for (std::uint32_t layer = 0; layer < modules.size(); ++layer)
+      for (std::uint32_t op = model_.units[layer].begin; op < model_.units[layer].end; ++op) layer_of[op] = layer;
+    std::vector<bool> outside(model_.tensors.size());
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
+        if (home[tensor] == none) home[tensor] = layer_of[op];
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      if (model_.ops[op].phase != trace::Phase::forward && model_.ops[op].phase != trace::Phase::loss) continue;
+      for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
+        for (const std::uint32_t tensor : model_.list(slice)) outside[tensor] = outside[tensor] || home[tensor] != layer_of[op];
+    }
+    std::vector<bool> counted(model_.tensors.size());
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      if (layer_of[op] == none) continue;
+      plan::Module& module = modules[layer_of[op]];
+      module.cost += model_.ops[op].cost;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+        if (counted[tensor]) continue;
+        counted[tensor] = true;
+        const std::uint64_t bytes = model_.tensors[tensor].bytes;
+        if (!model_.tensors[tensor].value) continue;
+        module.own += bytes;
+        (outside[tensor] ? module.boundary : module.working) += bytes;
+      }
+    }
+    const Result<plan::RegionFrontier> frontier = plan::region_frontier(modules);
+    if (!frontier) return;
+    for (const plan::RegionPlan& point : frontier->points) try_regions(point);
+  }
+  void try_regions(const plan::RegionPlan& point) {
+    if (point.checkpointed.empty() || point.checkpointed.size() == model_.units.size()) return;
+    std::string text = "regions:";
+    for (const std::uint32_t layer : point.checkpointed) {
+      // Names are lists' members in a policy.
+      if (model_.units[layer].name.find(',') != std::string::npos || model_.units[layer].name.find('*') != std::string::npos) return;
+      text += (text.back() == ':' ? "" : ",") + model_.units[layer].name;
+    }
+    attempt(text);
+  }
+
+  Result<SearchResult> finish() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
+      return a.peak_bytes != b.peak_bytes ? a.peak_bytes < b.peak_bytes : a.extra_cost < b.extra_cost;
+    });
+    for (Candidate& candidate : found_)
+      if (out_.frontier.empty() || candidate.extra_cost < out_.frontier.back().extra_cost) out_.frontier.push_back(std::move(candidate));
+    if (!out_.least_is_exact) {
+      out_.least_budget = out_.frontier.front().peak_bytes;
+      out_.least_is_exact = out_.least_budget == out_.lower_bound;
+    }
+    if (options_.budget)
+      for (const Candidate& candidate : out_.frontier)
+        if (candidate.peak_bytes <= *options_.budget) out_.best = candidate;  // later ones are faster
+    return std::move(out_);
+  }
+
+  const Model& model_;
+  const SearchOptions& options_;
+  SearchResult out_;
+  std::vector<Candidate> found_;
+  std::set<std::string> seen_;
+  std::uint64_t spent_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
+  std::uint64_t fixed = 0, most = 0;
+  for (const StaticStorage& storage : model.statics)
+    if (storage.from_step <= options.step) fixed += storage.bytes;
+  std::vector<std::uint32_t> seen(model.tensors.size(), none);
+  for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
+    std::uint64_t bytes = model.ops[op].workspace;
+    for (const Slice slice : {model.ops[op].reads, model.ops[op].writes})
+      for (const std::uint32_t tensor : model.list(slice)) {
+        // What only backward needs is not made in every run of the op.
+        if (seen[tensor] == op || (slice.begin == model.ops[op].writes.begin && model.tensors[tensor].for_backward)) continue;
+        seen[tensor] = op;
+        bytes += model.tensors[tensor].bytes;
+      }
+    most = std::max(most, bytes);
+  }
+  return fixed + most;
+}
+
+Result<SearchResult> search(const Model& model, const SearchOptions& options) { return Search(model, options).run(); }
+
+}  // namespace liveset::model

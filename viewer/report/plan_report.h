@@ -1,0 +1,25 @@
+// What fits a budget, for people and as JSON ("liveset.plan/1").
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viewer/model/search.h"
+#include "viewer/report/text.h"
+
+namespace liveset::report {
+
+struct PlanReport {
+  std::string model;
+  std::uint64_t layers = 0;
+  std::optional<std::uint64_t> budget;
+  model::SearchResult result;
+  std::vector<model::Candidate> given;  // policies that were named, to be set beside the frontier
+};
+
+nlohmann::ordered_json plan_json(const PlanReport& report);
+std::string plan_text(const PlanReport& report, bool sweep, const Style& style);
+std::string plan_table(const PlanReport& report, TableFormat format, const Style& style);  // the frontier
+
+}  // namespace liveset::report
