@@ -22,7 +22,7 @@ endfunction()
 
 # Which folders of tests/ the sanitizer builds of scripts/test cover: what reads files that it cannot trust, and what
 # threads share. A test elsewhere joins by LABELS asan or LABELS tsan.
-set(LIVESET_ASAN_FOLDERS unit/standin unit/writer unit/trace unit/ledger unit/allocator unit/plan unit/model unit/compare property fuzz)
+set(LIVESET_ASAN_FOLDERS unit/standin unit/writer unit/trace unit/ledger unit/allocator unit/plan unit/model unit/compare unit/import property fuzz)
 set(LIVESET_TSAN_FOLDERS unit/collect unit/standin)
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)

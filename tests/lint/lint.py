@@ -36,6 +36,7 @@ ALLOWED = {
     "viewer/plan": ["viewer/trace/result.h"],
     "viewer/model": ["proto", "viewer/trace", "viewer/ledger", "viewer/allocator", "viewer/plan"],
     "viewer/compare": ["viewer/trace", "viewer/ledger", "viewer/allocator", "viewer/model"],
+    "viewer/import": ["profiler/writer", "proto", "viewer/trace"],
     "viewer/report": ["viewer/trace", "viewer/ledger", "viewer/allocator", "viewer/plan", "viewer/model", "viewer/compare"],
     "viewer/cli": ["viewer", "profiler/launch"],
     "samples": ["hooks/api"],

@@ -51,8 +51,7 @@ FileBytes::~FileBytes() {
   if (fd_ >= 0) close(fd_);
 }
 
-Result<Bytes> FileBytes::read(std::uint64_t offset, std::size_t length, PaddedBuffer& buffer) const {
-  std::uint8_t* data = buffer.make_room(length);
+Status FileBytes::fill(std::uint64_t offset, std::uint8_t* data, std::size_t length) const {
   std::size_t done = 0;
   while (done < length) {
     const ssize_t got = pread(fd_, data + done, length - done, static_cast<off_t>(offset + done));
@@ -64,7 +63,21 @@ Result<Bytes> FileBytes::read(std::uint64_t offset, std::size_t length, PaddedBu
       return error(offset + done, std::string("cannot be read: ") + std::strerror(errno));
     }
   }
+  return Done{};
+}
+
+Result<Bytes> FileBytes::read(std::uint64_t offset, std::size_t length, PaddedBuffer& buffer) const {
+  std::uint8_t* data = buffer.make_room(length);
+  if (Status status = fill(offset, data, length); !status) return status.take_error();
   return Bytes(data, length);
+}
+
+Result<std::vector<std::uint8_t>> FileBytes::read_all(std::uint64_t limit) const {
+  if (size_ > limit)
+    return Error{ErrorKind::unreadable, path_, {}, "has " + std::to_string(size_) + " bytes", "at most " + std::to_string(limit) + " can be read at once"};
+  std::vector<std::uint8_t> bytes(size_);
+  if (Status status = fill(0, bytes.data(), bytes.size()); !status) return status.take_error();
+  return bytes;
 }
 
 Error FileBytes::error(std::uint64_t offset, std::string what, std::string hint) const {

@@ -33,10 +33,13 @@ class FileBytes {
   std::uint64_t size() const { return size_; }  // when it was opened
   // Bytes [offset, offset + length), in `buffer`. An error when the file has become shorter.
   Result<Bytes> read(std::uint64_t offset, std::size_t length, PaddedBuffer& buffer) const;
+  // The whole file, of at most `limit` bytes.
+  Result<std::vector<std::uint8_t>> read_all(std::uint64_t limit) const;
   Error error(std::uint64_t offset, std::string what, std::string hint = {}) const;
 
  private:
   FileBytes(std::string path, int fd, std::uint64_t size) : path_(std::move(path)), fd_(fd), size_(size) {}
+  Status fill(std::uint64_t offset, std::uint8_t* data, std::size_t length) const;
   std::string path_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
