@@ -45,10 +45,16 @@ Result<report::Check> check_max_peak(const std::vector<trace::TraceFile>& files,
     ++with_peak;
     const std::uint64_t bytes = peak->peak.bytes;
     highest = std::max(highest, bytes);
-    const std::string text = "the peak of allocated is " + report::format_bytes(bytes, true) + " bytes on " + peak->peak.heap +
+    const std::string text = (peak->peak.is_known ? "the peak of " : "at the dump, ") + peak->peak.counter + " is " +
+                             report::format_bytes(bytes, true) + " bytes on " + peak->peak.heap +
                              (is_whole(file) ? "" : ", as far as the trace can be read") + ", the limit " +
                              report::format_bytes(most, true);
-    if (bytes > most) {
+    if (!peak->peak.is_known && bytes <= most) {
+      finding.kind = "no_peak";
+      finding.detail = "the file tells only the state at its end (" + report::format_bytes(bytes, true) + " bytes " + peak->peak.counter +
+                       "): the peak is not known";
+      check.findings.push_back(std::move(finding));
+    } else if (bytes > most) {
       finding.kind = "peak";
       finding.detail = text;
       check.findings.push_back(std::move(finding));

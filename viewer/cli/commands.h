@@ -20,5 +20,6 @@ void add_whatif(CLI::App& app, Context& context);
 void add_check(CLI::App& app, Context& context);
 void add_info(CLI::App& app, Context& context);
 void add_dump(CLI::App& app, Context& context);
+void add_import(CLI::App& app, Context& context);
 
 }  // namespace liveset::cli

@@ -61,7 +61,7 @@ Status print_table(const trace::TraceFile& file, const ledger::Range& range, con
 Status run(const ReadOptions& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);
   if (!spec) return spec.take_error();
-  Result<trace::TraceFile> file = trace::TraceFile::open(options.trace);
+  Result<trace::TraceFile> file = open_trace(options.trace);
   if (!file) return file.take_error();
   file->name_native_frames();
   Result<ledger::Range> range = ledger::resolve_range(*file, *spec);

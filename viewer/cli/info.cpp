@@ -13,9 +13,9 @@ namespace {
 
 Status run(const std::string& path, Context& context) {
   // Exactly the file that was named: whoever asks about a file means that one.
-  Result<trace::TraceFile> file = trace::TraceFile::open(path);
+  Result<trace::TraceFile> file = open_trace(path);
   if (!file) return file.take_error();
-  Result<trace::Facts> facts = trace::read_facts(path);
+  Result<trace::Facts> facts = trace::read_facts(*file);
   if (!facts) return facts.take_error();
   if (context.format == Format::json) {
     print_json(report::info_json(*file, *facts));

@@ -136,6 +136,7 @@ int main(int argc, char** argv) {
   add_check(app, context);
   add_info(app, context);
   add_dump(app, context);
+  add_import(app, context);
 
   std::vector<std::string> arguments(argv + 1, argv + argc), commands;
   for (const CLI::App* command : app.get_subcommands(nullptr)) commands.push_back(command->get_name());

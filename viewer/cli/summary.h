@@ -7,7 +7,7 @@
 namespace liveset::cli {
 
 struct SummaryOptions : ReadOptions {
-  std::string heap, counter = "allocated";
+  std::string heap, counter;
   std::optional<int> job_status = std::nullopt;  // where the caller ran the job
   std::string model, policy = "save-all";        // whose prediction is shown beside the peak; model empty: none
 };

@@ -1,12 +1,16 @@
 #include "viewer/cli/traces.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "viewer/import/importer.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::cli {
@@ -33,14 +37,53 @@ std::vector<std::string> siblings(const std::string& path) {
   return files;
 }
 
+// A file without a name, gone with its descriptor: in memory where the system has that.
+class NamelessFile {
+ public:
+  NamelessFile() : fd_(memfd_create("liveset-import", MFD_CLOEXEC)) {
+    if (fd_ < 0) fd_ = ::open(std::filesystem::temp_directory_path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  }
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+  ~NamelessFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
+};
+
 }  // namespace
+
+std::string beginning_of(const std::string& path) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code)) return {};  // a pipe must not be waited for
+  std::string beginning(imports::beginning_bytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  beginning.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return beginning;
+}
+
+Result<trace::TraceFile> open_trace(const std::string& path) {
+  const imports::Importer* importer = imports::importer_of(beginning_of(path));
+  if (importer == nullptr) return trace::TraceFile::open(path);
+  const NamelessFile file;
+  std::string error;
+  std::unique_ptr<writer::Sink> sink = writer::open_file_sink(file.path(), &error);
+  if (sink == nullptr)
+    return Error{ErrorKind::unreadable, path, {}, "no room to make a trace of it: " + error, "liveset import " + path + " -o OUT.liveset"};
+  if (Status status = importer->run(path, std::move(sink)); !status) return status.take_error();
+  return trace::TraceFile::open_as(file.path(), path);
+}
 
 Result<std::vector<trace::TraceFile>> open_run(const std::string& path, std::vector<Error>* unread) {
   std::vector<trace::TraceFile> files;
   const std::vector<std::string> more = siblings(path);
   std::error_code code;
   if (more.empty() || std::filesystem::exists(path, code)) {
-    Result<trace::TraceFile> first = trace::TraceFile::open(path);
+    Result<trace::TraceFile> first = open_trace(path);
     if (!first) return first.take_error();
     files.push_back(std::move(*first));
   }
@@ -124,15 +167,16 @@ void ProgressBar::show(std::size_t done, std::size_t all) {
 }
 
 void add_read_options(CLI::App& command, ReadOptions& options) {
-  command.add_option("TRACE", options.trace, "a *.liveset file; of a run with several, the others are found beside it")
-      ->required()
-      ->option_text(" ");
+  command.add_option("TRACE", options.trace, trace_help)->required()->option_text(" ");
   command.add_option("--range", options.range, "step:A..B (inclusive), 1.5s..2s or event:A..B (half-open)")->option_text("RANGE");
 }
 
 void add_peak_options(CLI::App& command, std::string& heap, std::string& counter) {
   command.add_option("--heap", heap, "whose peak (default: the fullest CUDA device, else cpu)")->option_text("NAME");
-  command.add_option("--counter", counter, "which counter's peak: allocated (default), reserved, ...")->option_text("NAME");
+  command
+      .add_option("--counter", counter,
+                  "which counter's peak: that of blocks (default; allocated, or requested of a snapshot), reserved, ...")
+      ->option_text("NAME");
 }
 
 }  // namespace liveset::cli

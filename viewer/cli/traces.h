@@ -13,6 +13,8 @@
 
 namespace liveset::cli {
 
+// A *.liveset file, or a file that viewer/import reads, which is made a trace in memory under its own name.
+Result<trace::TraceFile> open_trace(const std::string& path);
 // The traces of a run: OUT and all of OUT.d/. The first one is the one to show: the first that has steps, else OUT.
 // Files of OUT.d that cannot be read are named on stderr, and in `unread` where one is given. Fails when nothing can be read.
 Result<std::vector<trace::TraceFile>> open_run(const std::string& path, std::vector<Error>* unread = nullptr);
@@ -26,6 +28,12 @@ struct Reading {
 };
 Result<Reading> open_reading(const std::string& path, const std::string& range);
 
+// The first bytes of a file, as importers want them; empty when it cannot be read.
+std::string beginning_of(const std::string& path);
+
+// Of the argument TRACE.
+inline constexpr const char* trace_help =
+    "a *.liveset file (of a run with several, the others are found beside it), or a memory snapshot of PyTorch";
 // With line feeds, as people and tools read it.
 void print_json(const nlohmann::ordered_json& json);
 

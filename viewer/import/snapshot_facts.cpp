@@ -60,6 +60,7 @@ class DeviceReading {
     settle();
     open_segments();
     if (events_ != nullptr) check_curve();
+    check_sums();
     return !overflow_;
   }
   DeviceFacts& out() { return out_; }
@@ -109,9 +110,10 @@ class DeviceReading {
           contradiction("two blocks at " + hexadecimal(block.address));
       }
       const auto check = [&](const char* what, std::uint64_t stated, std::uint64_t found) {
-        if (stated != SnapshotSegment::unknown && stated != found)
-          contradiction("the segment at " + hexadecimal(segment.address) + " states " + std::to_string(stated) + " bytes " + what +
-                        ", its blocks hold " + std::to_string(found));
+        if (stated == SnapshotSegment::unknown || stated == found) return;
+        if (wrong_sums_++ == 0)
+          first_wrong_sum_ = ("the segment at " + hexadecimal(segment.address) + " states " + std::to_string(stated) + " bytes " + what +
+                              ", its blocks hold " + std::to_string(found));
       };
       check("in all", segment.total, sum);
       check("allocated", segment.allocated, allocated);
@@ -121,6 +123,13 @@ class DeviceReading {
       add(out_.allocated_at_dump, allocated);
       add(out_.requested_at_dump, requested);
     }
+  }
+
+  // The ones that tell most come first.
+  void check_sums() {
+    if (wrong_sums_ != 0)
+      contradiction("sums of segments that their blocks do not add up to: " + std::to_string(wrong_sums_) +
+                    ", the first: " + first_wrong_sum_);
   }
 
   std::vector<std::size_t> sorted_segments() const {
@@ -300,6 +309,8 @@ class DeviceReading {
   std::int64_t net_ = 0;
   std::uint64_t outside_ = 0;
   std::size_t first_outside_ = 0;
+  std::uint64_t wrong_sums_ = 0;
+  std::string first_wrong_sum_;
   bool overflow_ = false;
 };
 

@@ -20,6 +20,8 @@ using writer::Event;
 
 constexpr std::size_t max_frames = 256;  // of a stack
 constexpr std::uint32_t source_id = 1;
+// Autograd's threads run no Python.
+constexpr const char* no_frames = "the snapshot has no frames for it";
 
 class Writing {
  public:
@@ -294,7 +296,7 @@ class Writing {
   // Frames stand with the innermost first. Each list and each frame of the file is looked at once.
   std::uint32_t stack_of(Pickle::Id list) {
     const Pickle& pickle = snapshot_.pickle;
-    if (pickle.size(list) == 0 || !pickle.is_sequence(list)) return 0;
+    if (pickle.size(list) == 0 || !pickle.is_sequence(list)) return names_.stack(0, names_.frame(no_frames, "", 0));
     const auto [known, is_new] = stacks_.try_emplace(list, 0);
     if (!is_new) return known->second;
     std::vector<std::uint32_t> frames;

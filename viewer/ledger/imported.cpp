@@ -18,10 +18,12 @@ ImportedHeap heap_in(const ordered_json& json) {
   heap.opening_bytes = trace::number_in(json, "opening_bytes");
   heap.contradiction_count = trace::number_in(json, "contradiction_count");
   const auto found = json.find("contradictions");
-  if (found == json.end() || !found->is_array()) return heap;
   constexpr std::size_t most = 100;
-  for (const ordered_json& text : *found)
-    if (text.is_string() && heap.contradictions.size() < most) heap.contradictions.push_back(text.get<std::string>());
+  if (found != json.end() && found->is_array()) {
+    for (const ordered_json& text : *found)
+      if (text.is_string() && heap.contradictions.size() < most) heap.contradictions.push_back(text.get<std::string>());
+  }
+  if (heap.contradiction_count != 0 && heap.contradictions.empty()) heap.contradictions.emplace_back("it does not say how");
   heap.contradiction_count = std::max<std::uint64_t>(heap.contradiction_count, heap.contradictions.size());
   return heap;
 }

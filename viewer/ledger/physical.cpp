@@ -50,6 +50,7 @@ class Sweep {
   Error refuse(std::string what, std::string hint) const {
     return {ErrorKind::unreadable, file_.path(), std::nullopt, std::move(what), std::move(hint)};
   }
+  Status take_imported();
   bool sweep_chunk(const trace::Columns& columns);
   void sweep(const trace::Columns& columns, std::uint32_t begin, std::uint32_t end);
   void totals(HeapState& heap, const trace::Columns& columns, std::uint64_t event);
@@ -139,6 +140,7 @@ Result<PhysicalLedger> Sweep::run() {
   close_step(next_event);
   out_.shown_heap = shown_;
   out_.driver = driver_.finish();
+  if (Status status = take_imported(); !status) return status.take_error();
   for (std::uint32_t id = 0; id < heaps_.size(); ++id) {
     HeapState& heap = heaps_[id];
     heap.out.heap = id;
@@ -146,9 +148,24 @@ Result<PhysicalLedger> Sweep::run() {
     finish(heap.out.allocated, heap.allocated, heap.out.allocations + heap.out.unmatched_frees != 0);
     finish(heap.out.reserved, heap.reserved, heap.has_reserved);
     finish(heap.out.segments, heap.segments, heap.has_segments);
+    // A file that states no counters, but every segment: they are what PyTorch calls reserved.
+    if (out_.imported && !heap.has_reserved) heap.out.reserved = heap.out.segments;
     out_.heaps.push_back(heap.out);
   }
   return std::move(out_);
+}
+
+Status Sweep::take_imported() {
+  Result<std::optional<Imported>> imported = find_imported(file_);
+  if (!imported) return imported.take_error();
+  out_.imported = std::move(*imported);
+  if (!out_.imported) return Done{};
+  if (!out_.imported->block_counter.empty()) out_.block_counter = out_.imported->block_counter;
+  const trace::Dictionary& names = file_.dictionary();
+  if (shown_ >= names.heaps.size()) return Done{};
+  const ImportedHeap* heap = out_.imported->heap(names.string(names.heaps[shown_].name));
+  out_.peak_is_known = heap == nullptr || heap->has_history();
+  return Done{};
 }
 
 // One chunk, cut where the range begins and ends. False when ordinals run out.

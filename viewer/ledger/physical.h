@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "viewer/ledger/block_table.h"
 #include "viewer/ledger/counter.h"
 #include "viewer/ledger/driver_memory.h"
+#include "viewer/ledger/imported.h"
 #include "viewer/ledger/range.h"
 #include "viewer/trace/trace_file.h"
 
@@ -102,6 +104,11 @@ struct PhysicalLedger {
   std::uint64_t nodes = 0;                 // of autograd's graph, that a backward ran
   std::uint64_t releases = 0;              // of values, and drops, among them
   bool recompute_regions = false;
+  std::optional<Imported> imported;  // nothing: the trace was recorded
+  // What HeapLedger::allocated counts: "allocated", or what an imported file has instead ("requested").
+  std::string block_counter = "allocated";
+  // Of the shown heap: false where an imported file tells only the state at its end.
+  bool peak_is_known = true;
 
   const HeapLedger& shown() const { return heaps[shown_heap]; }
   std::uint64_t mismatched_events() const;

@@ -127,6 +127,10 @@ class Collector {
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
   add_file_warnings(file.health(), report.warnings);
+  if (ledger.imported)
+    for (const ledger::ImportedHeap& heap : ledger.imported->heaps)
+      if (heap.contradiction_count != 0)
+        report.warnings.push_back("the file contradicts itself: " + heap.contradictions.front() + "; `liveset summary` says more");
   if (ledger.sums_off_after_holes != 0) report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
 }
 
@@ -149,8 +153,9 @@ Result<PeakReport> build_peak(const trace::TraceFile& file, const PeakOptions& o
   Result<std::vector<OutOfMemoryFigure>> out_of_memory = out_of_memory_in(file, *ledger, options.range);
   if (!out_of_memory) return out_of_memory.take_error();
   report.out_of_memory = std::move(*out_of_memory);
-  report.is_empty = !ledger->shown().allocated.known && options.counter == "allocated";
-  report.peak.counter = options.counter;
+  const bool of_blocks = options.counter.empty() || options.counter == ledger->block_counter;
+  report.is_empty = !ledger->shown().allocated.known && of_blocks;
+  report.peak.counter = of_blocks ? ledger->block_counter : options.counter;
   if (report.is_empty && is_peak) return report;
   Result<PeakFigure> moment = look();
   if (!moment) return moment.take_error();
@@ -221,7 +226,7 @@ ordered_json block_json(const ListedBlock& block, bool with_category) {
 }  // namespace
 
 ordered_json peak_report_json(const PeakReport& report) {
-  ordered_json json = {{"schema", "liveset.peak/1"}, {"file", report.file}, {"is_peak", report.is_peak}};
+  ordered_json json = {{"schema", "liveset.peak/1"}, {"file", report.file}, {"is_peak", report.is_peak && report.peak.is_known}};
   json.update(peak_json(report.peak));
   if (report.is_empty) {  // there is no such place
     for (const char* key : {"heap", "phase"}) json[key] = nullptr;
@@ -312,7 +317,7 @@ std::string peak_text(const PeakReport& report, std::size_t top, const Style& st
     return report.warnings.empty() ? text : text + "\n";
   }
   std::string headline = peak_headline(report.peak, style);
-  if (!report.is_peak) headline.replace(headline.find("PEAK"), 4, "LIVE");
+  if (!report.is_peak && report.peak.is_known) headline.replace(headline.find("PEAK"), 4, "LIVE");
   text +=
       headline + "      " + format_count(report.peak.blocks) + (report.peak.blocks == 1 ? " block is" : " blocks are") + " live then\n\n";
   text += groups_table(report, TableFormat::text, style, std::max<std::size_t>(top, 10)).render();

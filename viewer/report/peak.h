@@ -45,7 +45,7 @@ struct PeakReport {
 };
 
 struct PeakOptions {
-  std::string heap, counter = "allocated";
+  std::string heap, counter;  // empty: choose; the counter of blocks
   ledger::Range range;
   std::uint64_t at = ledger::no_event;  // an event instead of the peak
   GroupBy by = GroupBy::memory_class;

@@ -19,11 +19,17 @@ std::string heap_name(const trace::TraceFile& file, std::uint32_t heap) {
 
 std::vector<CounterFigure> counters_of(const trace::TraceFile& file, const PhysicalLedger& ledger) {
   std::vector<CounterFigure> figures;
+  const auto has_past = [&](const std::string& heap) {
+    const ledger::ImportedHeap* found = ledger.imported ? ledger.imported->heap(heap) : nullptr;
+    return found == nullptr || found->has_history();
+  };
   const auto add = [&](std::uint32_t heap, const char* name, const ledger::Counter& counter) {
-    if (counter.known) figures.push_back({heap_name(file, heap), name, counter.peak, counter.final, counter.peak_event, counter.sampled});
+    const std::string heap_text = heap_name(file, heap);
+    if (counter.known)
+      figures.push_back({heap_text, name, counter.peak, counter.final, counter.peak_event, counter.sampled, has_past(heap_text)});
   };
   for (const ledger::HeapLedger& heap : ledger.heaps) {
-    add(heap.heap, "allocated", heap.allocated);
+    add(heap.heap, ledger.block_counter.c_str(), heap.allocated);
     add(heap.heap, "reserved", heap.reserved);
     add(heap.heap, "segments", heap.segments);
   }
@@ -58,7 +64,7 @@ Result<PeakFigure> look_at(const trace::TraceFile& file, const PhysicalLedger& l
   Result<ledger::EventStamp> stamp = ledger::describe_event(file, event);
   if (!stamp) return stamp.take_error();
   PeakFigure figure;
-  figure.counter = "allocated";
+  figure.counter = ledger.block_counter;
   figure.heap = heap_name(file, ledger.shown_heap);
   figure.event = event;
   figure.time_ns = stamp->time_ns;
@@ -141,17 +147,19 @@ DevicePeaks device_peaks(const Summary& summary) {
 
 Ending ending_of(const Summary& summary) { return {summary.job_status, summary.health.end}; }
 
-Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& counter) {
+Result<PeakFigure> peak_of(const trace::TraceFile& file, const PhysicalLedger& ledger, const std::string& wanted) {
+  const std::string& counter = wanted.empty() ? ledger.block_counter : wanted;
   const std::string shown = heap_name(file, ledger.shown_heap);
   const std::vector<CounterFigure> counters = counters_of(file, ledger);
   const auto found =
       std::find_if(counters.begin(), counters.end(), [&](const CounterFigure& c) { return c.heap == shown && c.name == counter; });
   if (found == counters.end() || found->peak_event == ledger::no_event) return no_counter(file, ledger, counter);
-  Result<PeakFigure> figure = look_at(file, ledger, found->peak_event);
+  Result<PeakFigure> figure = look_at(file, ledger, ledger.peak_is_known ? found->peak_event : ledger.events - 1);
   if (!figure) return figure;
   figure->counter = counter;
-  figure->bytes = found->peak;
+  figure->bytes = ledger.peak_is_known ? found->peak : found->final;
   figure->sampled = found->sampled;
+  figure->is_known = ledger.peak_is_known;
   return figure;
 }
 
@@ -211,10 +219,11 @@ Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& op
   summary.sources.assign(file.dictionary().sources.begin() + (file.dictionary().sources.empty() ? 0 : 1), file.dictionary().sources.end());
   summary.range = options.range;
   summary.job_status = options.job_status;
+  summary.imported = ledger->imported;
   summary.counters = counters_of(file, *ledger);
   summary.phases = ledger->phases;
   summary.steps = steps_of(*ledger, *attribution, options.range);
-  if (ledger->shown().allocated.known || options.counter != "allocated") {
+  if (ledger->shown().allocated.known || !(options.counter.empty() || options.counter == ledger->block_counter)) {
     summary.heap = heap_name(file, ledger->shown_heap);
     summary.baseline_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(ledger->shown().baseline_bytes, 0));
     Result<PeakFigure> peak = peak_of(file, *ledger, options.counter);

@@ -21,6 +21,7 @@ struct CounterFigure {
   std::string heap, name;
   std::uint64_t peak = 0, final = 0, peak_event = ledger::no_event;
   bool sampled = false;
+  bool peak_is_known = true;  // false: `peak` means nothing
 };
 
 // The highest moment of one counter, and what lived then.
@@ -28,6 +29,7 @@ struct PeakFigure {
   std::string counter, heap, module, scope;
   std::uint64_t bytes = 0, event = ledger::no_event, time_ns = 0;
   bool sampled = false;
+  bool is_known = true;        // false: an imported file without a past; this is its last moment, and no peak
   std::string label;           // of a dry run: label_of
   std::optional<Factor> band;  // of a dry run's estimate
   std::optional<std::int64_t> step;
@@ -80,6 +82,7 @@ struct Summary {
   std::optional<DryRun> dry_run;                 // of the whole trace
   std::vector<DeviceFigure> devices;
   std::optional<KernelFigures> kernels;
+  std::optional<ledger::Imported> imported;
   std::uint64_t baseline_bytes = 0;  // of the shown heap: allocated before the recording began
   ledger::Phases phases;
   std::vector<StepFigure> steps;  // that begin in the range
@@ -93,8 +96,8 @@ struct Summary {
 };
 
 struct SummaryOptions {
-  std::string heap;                   // empty: choose
-  std::string counter = "allocated";  // or reserved, segments, or one that is sampled
+  std::string heap;     // empty: choose
+  std::string counter;  // empty: the one of blocks ("allocated"); or reserved, segments, or one that is sampled
   ledger::Range range;
   ledger::Progress progress;
   std::optional<int> job_status = std::nullopt;  // Ending::status, which no trace tells
@@ -107,7 +110,7 @@ Result<ledger::PhysicalLedger> read_physical(const trace::TraceFile& file, const
 // Errors: what the ledger refuses; a heap or a counter that the trace does not have (usage).
 Result<Summary> summarize(const trace::TraceFile& file, const SummaryOptions& options);
 
-// The ledger of one counter's peak, for `peak` too. `ledger` must have been attributed.
+// The ledger of one counter's peak, for `peak` too; "" is the counter of blocks. `ledger` must have been attributed.
 Result<PeakFigure> peak_of(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const std::string& counter);
 // The live set of the shown heap after `event`, as if it were a peak of `allocated`.
 Result<PeakFigure> moment_at(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, std::uint64_t event);

@@ -72,6 +72,7 @@ ordered_json counters_json(const Summary& summary) {
   ordered_json json = ordered_json::object();
   for (const CounterFigure& counter : summary.counters) {
     ordered_json figure = {{"peak", counter.peak}, {"final", counter.final}, {"peak_event", event_json(counter.peak_event)}};
+    if (!counter.peak_is_known) figure["peak"] = figure["peak_event"] = nullptr;
     if (counter.sampled) figure["sampled"] = true;
     if (summary.dry_run && counter.heap.compare(0, 5, "cuda:") == 0) add_label(*summary.dry_run, counter, figure);
     json[counter.heap][counter.name] = figure;
@@ -96,6 +97,19 @@ ordered_json reconciliation_json(const Summary& summary) {
   return json;
 }
 
+ordered_json imported_json(const ledger::Imported& imported) {
+  ordered_json json = {{"from", imported.from}, {"file", imported.file}, {"block_counter", imported.block_counter}};
+  json["heaps"] = ordered_json::array();
+  for (const ledger::ImportedHeap& heap : imported.heaps)
+    json["heaps"].push_back({{"heap", heap.name},
+                             {"history", heap.history},
+                             {"opening_blocks", heap.opening_blocks},
+                             {"opening_bytes", heap.opening_bytes},
+                             {"contradictions", heap.contradictions},
+                             {"contradiction_count", heap.contradiction_count}});
+  return json;
+}
+
 ordered_json health_json(const Summary& summary) {
   const trace::Health& health = summary.health;
   ordered_json json = {{"lost_events", health.lost_events},
@@ -111,6 +125,7 @@ ordered_json health_json(const Summary& summary) {
                        {"holes", summary.holes},
                        {"sums_off_after_holes", summary.sums_off},
                        {"readable_bytes", health.readable_bytes},
+                       {"contradictions", summary.imported ? summary.imported->contradictions() : 0},
                        {"note", or_null(health.note)},
                        {"end", or_null(health.end)}};
   json["first_mismatches"] = ordered_json::array();
@@ -202,7 +217,12 @@ ordered_json summary_json(const Summary& summary) {
   }
   if (summary.kernels) json["kernels"] = kernels_json(*summary.kernels);
   if (summary.kernels && summary.dry_run) json["kernels"]["not_seen"] = {"cuBLAS", "cuDNN", "NCCL"};
-  json["peak"] = summary.peak ? peak_json(*summary.peak) : ordered_json(nullptr);
+  const bool has_peak = summary.peak && summary.peak->is_known;
+  json["peak"] = has_peak ? peak_json(*summary.peak) : ordered_json(nullptr);
+  if (summary.imported) {
+    json["imported"] = imported_json(*summary.imported);
+    json["at_dump"] = summary.peak && !has_peak ? peak_json(*summary.peak) : ordered_json(nullptr);
+  }
   json["out_of_memory"] = out_of_memory_json(summary.out_of_memory);
   if (summary.shortage.times != 0) json["went_on_after_out_of_memory"] = summary.shortage.went_on;
   if (summary.job_status) json["job_status"] = *summary.job_status;

@@ -23,8 +23,9 @@ std::string join_words(const std::vector<std::string>& words) {
 std::string first_line(const Summary& summary, const Style& style) {
   std::string facts = counted(summary.events, "event", "events");
   if (!summary.steps.empty()) facts += ", " + format_count(summary.steps.size()) + (summary.steps.size() == 1 ? " step" : " steps");
-  facts += ", " + format_time(summary.end_time_ns) + " to the last" + (summary.health.end == "killed" ? ", the job was killed" : "") +
-           ", pid " + std::to_string(summary.process.pid);
+  facts += ", " + format_time(summary.end_time_ns) + " to the last" + (summary.health.end == "killed" ? ", the job was killed" : "");
+  if (!summary.imported) facts += ", pid " + std::to_string(summary.process.pid);
+  if (summary.imported) facts += ", imported from a " + summary.imported->from + " file";
   if (const std::string rank = rank_text(summary.process); !rank.empty()) facts += ", rank " + rank;
   const std::string command = printable(join_words(summary.process.command), style, style.columns > 20 ? style.columns - 2 : 20);
   return wrapped(summary.file + "  (" + facts + ")", style, 2) + "\n" + (command.empty() ? "" : "  " + command + "\n");
@@ -89,6 +90,7 @@ std::optional<Factor> range_of(const Summary& summary, const CounterFigure& coun
 
 Cell peak_cell(const Summary& summary, const CounterFigure& counter, const Style& style) {
   const std::optional<Factor> range = range_of(summary, counter);
+  if (!counter.peak_is_known) return Cell::words("not known");
   return range ? Cell::words(bytes_in_band(counter.peak, *range, style)) : Cell::bytes(counter.peak);
 }
 
@@ -120,6 +122,29 @@ std::string source_names(const Summary& summary) {
   std::string text;
   for (const trace::Source& source : summary.sources) text += (text.empty() ? "" : ", ") + source.name;
   return text.empty() ? "no source that names itself" : text;
+}
+
+// A file that cannot be what it says: no number of it is to be believed before somebody has looked.
+void contradiction_lines(const ledger::Imported& imported, const Style& style, std::vector<std::string>& lines) {
+  constexpr std::size_t shown = 6;
+  for (const ledger::ImportedHeap& heap : imported.heaps) {
+    if (heap.contradiction_count == 0) continue;
+    lines.push_back("the file contradicts itself in " + counted(heap.contradiction_count, "place", "places") + " of " +
+                    printable(heap.name, style) + ":");
+    for (std::size_t i = 0; i < std::min(shown, heap.contradictions.size()); ++i)
+      lines.push_back("- " + printable(heap.contradictions[i], style));
+  }
+}
+
+void opening_lines(const Summary& summary, const Style& style, std::string& text) {
+  const ledger::ImportedHeap* heap = summary.imported ? summary.imported->heap(summary.heap) : nullptr;
+  if (heap == nullptr || heap->history != "window") return;
+  text += "  " +
+          wrapped("(counted in: " + counted(heap->opening_blocks, "block", "blocks") + " of " +
+                      format_bytes(heap->opening_bytes, style.exact_bytes) +
+                      " that lived before the file's first event; a higher peak before it is not in the file)",
+                  style, 3) +
+          "\n";
 }
 
 void reconciliation_lines(const Summary& summary, const Style& style, std::vector<std::string>& lines) {
@@ -161,6 +186,7 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   if (health.truncated || health.damaged_packets != 0)
     lines.push_back("the file is incomplete: " + (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets")
                                                                       : printable(health.note, style)));
+  if (summary.imported) contradiction_lines(*summary.imported, style, lines);
   if (health.lost_events != 0)
     lines.push_back(counted(health.lost_events, "event was", "events were") + " lost while recording: sums may be too high or too low");
   if (health.lost_names != 0)
@@ -208,6 +234,12 @@ std::string out_of_memory_text(const std::vector<OutOfMemoryFigure>& figures, co
 }
 
 std::string peak_headline(const PeakFigure& peak, const Style& style) {
+  if (!peak.is_known)
+    return bold("AT THE DUMP  " + format_bytes(peak.bytes, style.exact_bytes) + " " + printable(peak.counter, style) + " on " +
+                    printable(peak.heap, style),
+                style) +
+           (style.exact_bytes ? "" : "  (" + format_count(peak.bytes) + " bytes)") + "\n      " +
+           wrapped("the peak is not known: the file tells only this state, and nothing of what was before", style, 6) + "\n";
   const bool is_range = peak.band && peak.band->is_wide();
   std::string text =
       bold("PEAK  " + peak_bytes(peak, style) + " " + printable(peak.counter, style) + " on " + printable(peak.heap, style), style);
@@ -276,6 +308,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
     if (summary.baseline_bytes != 0)
       text += "  (not counted: " + format_bytes(summary.baseline_bytes, style.exact_bytes) +
               " that were allocated before the recording began)\n";
+    opening_lines(summary, style, text);
   } else {
     text += "PEAK  none: the trace has no allocation\n";
   }
@@ -284,7 +317,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
     text += "\n" + steps_table(summary, shown, TableFormat::text, style).render();
     if (shown.size() < summary.steps.size())
       text += "  (" + format_count(summary.steps.size() - shown.size()) + " more; --format json lists all)\n";
-  } else if (summary.peak) {
+  } else if (summary.peak && summary.peak->is_known) {
     text += "\n" + phases_table(summary, TableFormat::text, style).render();
   }
   if (summary.counters.size() > 1) text += "\n" + counters_table(summary, TableFormat::text, style).render();
@@ -300,6 +333,7 @@ std::string summary_text(const Summary& summary, const Style& style) {
   text += "\n";
   if (problems == 0) {
     std::string whole = "nothing lost";
+    if (summary.imported) whole = "the file is whole, and does not contradict itself";
     if (summary.checked_events != 0)
       whole += "; our sum equals the allocator's own total at all " + format_count(summary.checked_events) + " events that carry it";
     text += "HEALTH  " + wrapped(whole, style, 8) + "\n";
@@ -313,7 +347,8 @@ std::string summary_text(const Summary& summary, const Style& style) {
                         ": what was allocated before is unattributed",
                     style, 8) +
             "\n";
-  if (summary.peak) text += "\nNext: liveset peak " + printable(quoted(summary.file), style) + " --by module\n";
+  if (summary.peak)
+    text += "\nNext: liveset peak " + printable(quoted(summary.file), style) + (summary.imported ? " --by stack\n" : " --by module\n");
   return text;
 }
 
@@ -326,10 +361,10 @@ std::string summary_markdown(const Summary& summary, const Style& style) {
   if (!summary.out_of_memory.empty()) text += "\n";
   if (summary.peak) {
     const PeakFigure& peak = *summary.peak;
-    text += "Peak: **" + peak_bytes(peak, style) + "** " + (peak.label == "estimate" ? "(estimate) " : "") + peak.counter + " on " +
-            printable(peak.heap, style) + ", " + (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " +
-            std::string(trace::phase_name(peak.phase)) + (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") +
-            ", event " + std::to_string(peak.event) + "\n\n";
+    text += std::string(peak.is_known ? "Peak" : "At the dump, the peak is not known") + ": **" + peak_bytes(peak, style) + "** " +
+            (peak.label == "estimate" ? "(estimate) " : "") + peak.counter + " on " + printable(peak.heap, style) + ", " +
+            (peak.step ? "step " + std::to_string(*peak.step) : "outside any step") + ", " + std::string(trace::phase_name(peak.phase)) +
+            (peak.module.empty() ? "" : ", in `" + printable(peak.module, style) + "`") + ", event " + std::to_string(peak.event) + "\n\n";
     text += classes_table(peak, TableFormat::md, style).render() + "\n";
   }
   if (!summary.steps.empty()) {

@@ -119,9 +119,13 @@ std::string opening_text(const trace::TraceFile& file, const trace::Facts& facts
   std::string text = printable(file.path(), style) + ": a liveset trace\n";
   text += line("format", std::to_string(header.format_major) + "." + std::to_string(header.format_minor) + ", written by liveset " +
                              header.tool_version);
-  text += line("process", command_line(header.process));
-  text += line("", "pid " + std::to_string(header.process.pid) + ", child of " + std::to_string(header.process.parent_pid) + ", on " +
-                       header.process.host);
+  if (header.process.pid == 0 && header.process.command.empty()) {
+    text += line("process", "not known");
+  } else {
+    text += line("process", command_line(header.process));
+    text += line("", "pid " + std::to_string(header.process.pid) + ", child of " + std::to_string(header.process.parent_pid) + ", on " +
+                         header.process.host);
+  }
   if (const std::string rank = rank_text(header.process); !rank.empty()) text += line("rank", rank);
   text += line("began", utc_time(header.start_realtime_ns));
   text += line("lasted",

@@ -4,6 +4,7 @@
 
 #include "viewer/trace/messages.h"
 #include "viewer/trace/packet_scanner.h"
+#include "viewer/trace/trace_state.h"
 
 namespace liveset::trace {
 namespace {
@@ -79,19 +80,29 @@ class Counter {
 
 }  // namespace
 
-Result<Facts> read_facts(const std::string& path) {
-  Result<FileBytes> file = FileBytes::open(path);
-  if (!file) return file.take_error();
-  PacketScanner scanner(*file);
+namespace {
+
+Result<Facts> walk(const FileBytes& file) {
+  PacketScanner scanner(file);
   Counter counter;
   std::uint64_t offset = 0;
   while (true) {
     Result<std::optional<Packet>> packet = scanner.at(offset);
     if (!packet) return packet.take_error();
-    if (!*packet) return counter.finish(file->size() - offset);
+    if (!*packet) return counter.finish(file.size() - offset);
     counter.count(**packet);
     offset = (*packet)->end;
   }
 }
+
+}  // namespace
+
+Result<Facts> read_facts(const std::string& path) {
+  Result<FileBytes> file = FileBytes::open(path);
+  if (!file) return file.take_error();
+  return walk(*file);
+}
+
+Result<Facts> read_facts(const TraceFile& file) { return walk(file.state_->file); }
 
 }  // namespace liveset::trace

@@ -32,5 +32,7 @@ struct Facts {
 
 // Walks the packets of the file at `path`, which TraceFile::open has accepted.
 Result<Facts> read_facts(const std::string& path);
+class TraceFile;
+Result<Facts> read_facts(const TraceFile& file);
 
 }  // namespace liveset::trace

@@ -74,7 +74,11 @@ Result<Bytes> FileBytes::read(std::uint64_t offset, std::size_t length, PaddedBu
 
 Result<std::vector<std::uint8_t>> FileBytes::read_all(std::uint64_t limit) const {
   if (size_ > limit)
-    return Error{ErrorKind::unreadable, path_, {}, "has " + std::to_string(size_) + " bytes", "at most " + std::to_string(limit) + " can be read at once"};
+    return Error{ErrorKind::unreadable,
+                 path_,
+                 {},
+                 "has " + std::to_string(size_) + " bytes",
+                 "at most " + std::to_string(limit) + " can be read at once"};
   std::vector<std::uint8_t> bytes(size_);
   if (Status status = fill(0, bytes.data(), bytes.size()); !status) return status.take_error();
   return bytes;

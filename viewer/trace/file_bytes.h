@@ -30,7 +30,8 @@ class FileBytes {
   ~FileBytes();
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  // when it was opened
+  void rename(std::string path) { path_ = std::move(path); }  // what path() and errors say
+  std::uint64_t size() const { return size_; }                // when it was opened
   // Bytes [offset, offset + length), in `buffer`. An error when the file has become shorter.
   Result<Bytes> read(std::uint64_t offset, std::size_t length, PaddedBuffer& buffer) const;
   // The whole file, of at most `limit` bytes.

@@ -84,9 +84,12 @@ TraceFile::TraceFile(TraceFile&&) noexcept = default;
 TraceFile& TraceFile::operator=(TraceFile&&) noexcept = default;
 TraceFile::~TraceFile() = default;
 
-Result<TraceFile> TraceFile::open(const std::string& path) {
+Result<TraceFile> TraceFile::open(const std::string& path) { return open_as(path, path); }
+
+Result<TraceFile> TraceFile::open_as(const std::string& path, const std::string& name) {
   Result<FileBytes> bytes = FileBytes::open(path);
   if (!bytes) return bytes.take_error();
+  bytes->rename(name);
   TraceFile file;
   file.state_ = std::make_unique<State>(std::move(*bytes));
   Status status = load_trace(*file.state_);

@@ -24,6 +24,8 @@ class TraceFile {
   // Errors: ErrorKind::unreadable when there is no readable header (missing, a directory, not a trace, newer major
   // version).
   static Result<TraceFile> open(const std::string& path);
+  // The trace that lies at `path`, under the name of the file that it was made from: what path() and errors say.
+  static Result<TraceFile> open_as(const std::string& path, const std::string& name);
   TraceFile(TraceFile&&) noexcept;
   TraceFile& operator=(TraceFile&&) noexcept;
   ~TraceFile();
@@ -48,6 +50,7 @@ class TraceFile {
   Status read_chunk(std::size_t index, ColumnMask mask, Columns& out) const;
 
  private:
+  friend Result<struct Facts> read_facts(const TraceFile& file);
   TraceFile();
   std::unique_ptr<State> state_;
 };
