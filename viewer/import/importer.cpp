@@ -6,8 +6,9 @@
 namespace liveset::imports {
 namespace {
 
-constexpr std::array<Importer, 1> known = {{
+constexpr std::array<Importer, 2> known = {{
     {"torch-snapshot", "a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot)", looks_like_snapshot, import_snapshot},
+    {"dtr-log", "an operator log of DTR's prototype (uwsampl/dtr-prototype)", looks_like_dtr_log, import_dtr_log},
 }};
 
 }  // namespace
