@@ -47,7 +47,7 @@ std::string TraceSide::heap_name() const {
 void TraceSide::add_counters() {
   const ledger::HeapLedger& heap = ledger_.shown();
   const bool is_device = side.heap.compare(0, 4, "cuda") == 0;
-  if (heap.allocated.known) side.counters.push_back({"allocated", heap.allocated.peak, false});
+  if (heap.allocated.known) side.counters.push_back({ledger_.block_counter, heap.allocated.peak, false});
   if (heap.reserved.known) side.counters.push_back({"reserved", heap.reserved.peak, false});
   for (const ledger::SampledCounter& counter : ledger_.counters) {
     const std::string_view name = file_->dictionary().string(counter.name);
@@ -55,7 +55,7 @@ void TraceSide::add_counters() {
     side.counters.push_back({std::string(name), static_cast<std::uint64_t>(std::max<std::int64_t>(counter.peak, 0)), true});
   }
   // Other allocators hand out what is asked for, and take it back at once.
-  if (!is_device && heap.allocated.known)
+  if (!is_device && heap.allocated.known && !ledger_.imported)
     for (const char* name : {"requested", "active"}) side.counters.push_back({name, heap.allocated.peak, false});
   for (const ledger::DeviceMemory& device : ledger_.driver.devices)
     if (is_device && side.heap == "cuda:" + std::to_string(device.device)) side.outside_allocator = device.outside_allocator.peak;
@@ -77,6 +77,12 @@ Status TraceSide::choose_peak(const TraceOptions& options) {
   const ledger::HeapLedger& heap = ledger_.shown();
   if (!heap.allocated.known || heap.allocated.peak_event == no_event)
     return Error{ErrorKind::unreadable, file_->path(), {}, "the trace has no allocation, so it has no peak", ""};
+  if (!ledger_.peak_is_known)
+    return Error{ErrorKind::unreadable,
+                 file_->path(),
+                 {},
+                 "the file tells only the state at its end: its peak is not known",
+                 "record the history before the memory is taken: torch.cuda.memory._record_memory_history()"};
   const auto found =
       std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == options.counter; });
   if (found == side.counters.end()) {

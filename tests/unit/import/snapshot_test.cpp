@@ -103,6 +103,23 @@ TEST_F(Snapshots, AreReadByEveryCommandThatReadsTraces) {
   EXPECT_THAT(run("check --max-peak 1511").out, HasSubstr("the peak of requested is 1,512 bytes on cuda:0"));
 }
 
+TEST_F(Snapshots, AreComparedByTheCountersThatTheyHave) {
+  write(std::string(whole_history) + "dump(snapshot(s, t))");
+  const std::string other = folder.file("other.pickle");
+  ASSERT_TRUE(test::python_writes(
+      other, std::string(helpers) + whole_history + "t += [ev('alloc', 0x10400, 700)] + gone(0x10400, 700)\ndump(snapshot(s, t))"));
+  // 512 + 400 + 700 against 512 + 1000.
+  const Ran ran = test::run_program("liveset compare --format json --counter requested " + other + " " + path);
+  EXPECT_EQ(ran.status, 1) << ran.err;
+  EXPECT_EQ(json::parse(ran.out, nullptr, false)["difference"], 100);
+  EXPECT_EQ(test::run_program("liveset compare --counter reserved " + other + " " + path).status, 0);
+  const Ran rounded = test::run_program("liveset compare --counter allocated " + other + " " + path);
+  EXPECT_EQ(rounded.status, 2);
+  EXPECT_THAT(rounded.err, HasSubstr("it has requested, reserved"));
+  write("dump([seg(0x10000, [block(512)])])");
+  EXPECT_THAT(test::run_program("liveset compare --counter requested " + other + " " + path).err, HasSubstr("its peak is not known"));
+}
+
 TEST_F(Snapshots, BecomeTracesThatStay) {
   write(std::string(whole_history) + "dump(snapshot(s, t))");
   const Ran ran = run("import");
