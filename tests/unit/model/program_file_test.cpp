@@ -87,7 +87,7 @@ TEST(ProgramFile, SaysLineAndFieldOfWhatIsWrong) {
 TEST(ProgramFile, OpsThatReadWhatOnlyLaterOpsMake) {
   EXPECT_THAT(refusal("general { tensor { id: 'a' } tensor { id: 'b' } op { id: 'f' reads: 'b' writes: 'a' saves: 'a' }\n"
                       "op { id: 'g' reads: 'a' writes: 'b' } }"),
-              HasSubstr("bad model"));
+              HasSubstr("op 'f' reads 'b', which nothing has made yet"));
 }
 
 }  // namespace
