@@ -283,6 +283,7 @@ class RegionSchedule {
       const auto outside = [&](std::uint32_t tensor) {
         return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
       };
+      if (model_.conventions.drop_at_region_end) pin_input(region, index, pin);
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice))
@@ -300,6 +301,20 @@ class RegionSchedule {
     until_.resize(model_.ops.size());
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
       if (pinned_until_[tensor] != none) until_[pinned_until_[tensor]].push_back(tensor);
+  }
+
+  // What the last op before the region left is taken for what the region is called with.
+  template <class Pin>
+  void pin_input(const Region& region, std::uint32_t index, Pin pin) const {
+    for (std::uint32_t op = region.begin; op-- > 0;) {
+      bool left = false;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+        if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < region.begin) continue;
+        left = true;
+        pin(tensor, index);
+      }
+      if (left) return;
+    }
   }
 
   void add_random_states() {
@@ -460,7 +475,7 @@ class RegionSchedule {
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
           if (lives_[tensor])
             copies_.push_back(tensor);
-          else if (!model_.tensors[tensor].value)
+          else if (!model_.tensors[tensor].value || !tensors_[tensor].saved_at_home)
             temporaries_.push_back(tensor);
           lives_[tensor] = true;
         }
