@@ -45,7 +45,7 @@ Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, cons
   if (!left) return left.take_error();
   ModelOptions wanted;
   wanted.file = model_file;
-  wanted.counter = options.counter;
+  wanted.counter = left->side.counter;
   const ledger::Place& place = left->side.peak.place;
   if (place.step) wanted.step = place.step_index;
   Result<ModelSide> right = ModelSide::make(model, policy, wanted);

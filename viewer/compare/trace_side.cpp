@@ -73,7 +73,7 @@ void TraceSide::add_known() {
   side.tells_of_values = !ledger_.backwards.empty() || names.values.size() > 1;
 }
 
-Status TraceSide::choose_peak(const TraceOptions& options) {
+Status TraceSide::choose_peak() {
   const ledger::HeapLedger& heap = ledger_.shown();
   if (!heap.allocated.known || heap.allocated.peak_event == no_event)
     return Error{ErrorKind::unreadable, file_->path(), {}, "the trace has no allocation, so it has no peak", ""};
@@ -83,20 +83,16 @@ Status TraceSide::choose_peak(const TraceOptions& options) {
                  {},
                  "the file tells only the state at its end: its peak is not known",
                  "record the history before the memory is taken: torch.cuda.memory._record_memory_history()"};
-  const auto found =
-      std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == options.counter; });
+  const auto found = std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == side.counter; });
   if (found == side.counters.end()) {
     std::string known;
     for (const CounterPeak& counter : side.counters) known += (known.empty() ? "" : ", ") + counter.name;
-    return Error{ErrorKind::usage,
-                 file_->path(),
-                 {},
-                 "the trace has no counter \"" + options.counter + "\" of heap " + side.heap,
-                 "it has " + known};
+    return Error{
+        ErrorKind::usage, file_->path(), {}, "the trace has no counter \"" + side.counter + "\" of heap " + side.heap, "it has " + known};
   }
   side.peak.bytes = found->bytes;
   // Reserved stays as it is for long.
-  const bool is_reserved = options.counter == "reserved" && heap.reserved_and_fullest != no_event;
+  const bool is_reserved = side.counter == "reserved" && heap.reserved_and_fullest != no_event;
   side.peak.event = is_reserved ? heap.reserved_and_fullest : heap.allocated.peak_event;
   side.peak_moment_known = !found->sampled;
   return Done{};
@@ -228,10 +224,10 @@ Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptio
   Side& side = made.side;
   side.file = file.path();
   side.heap = made.heap_name();
-  side.counter = options.counter;
+  side.counter = options.counter.empty() ? made.ledger_.block_counter : options.counter;
   made.add_known();
   made.add_counters();
-  if (Status status = made.choose_peak(options); !status) return status.take_error();
+  if (Status status = made.choose_peak(); !status) return status.take_error();
   made.progress_ = options.progress;
   if (Status status = made.read_peak(); !status) return status.take_error();
   made.add_steps(options.range);

@@ -8,8 +8,8 @@
 namespace liveset::compare {
 
 struct TraceOptions {
-  std::string heap;                   // empty: the one that is shown first
-  std::string counter = "allocated";  // or requested, active, reserved
+  std::string heap;          // empty: the one that is shown first
+  std::string counter = {};  // allocated, requested, active or reserved; empty: the one that the trace's blocks are counted in
   ledger::Range range;
   ledger::Progress progress;
 };
@@ -30,7 +30,7 @@ class TraceSide {
 
  private:
   TraceSide(const trace::TraceFile& file, ledger::PhysicalLedger ledger) : file_(&file), ledger_(std::move(ledger)) {}
-  Status choose_peak(const TraceOptions& options);
+  Status choose_peak();
   Status read_peak();
   Status read_items(const ledger::Attribution& attribution);
   Status find_overdue();

@@ -39,6 +39,16 @@ constexpr std::array forms{
     Form{"by-hand", Kind::by_hand, Argument::nothing, "by-hand"},
 };
 
+// What the number behind the colon is, for messages.
+std::string_view argument_name(const Form& form) {
+  switch (form.kind) {
+    case Kind::equal_segments: return "the segment length";
+    case Kind::revolve: return "the number of snapshots";
+    case Kind::under: return "the cost";
+    default: return form.argument == Argument::nothing ? form.word : "the size";
+  }
+}
+
 Error bad_policy(std::string what) {
   return {ErrorKind::usage, "", {}, std::move(what), "policies are " + std::string(policy_forms()) + "; as in segment:2 or segments:3,2,1"};
 }
@@ -327,8 +337,7 @@ Result<Policy> parse_policy(std::string_view text) {
   if (form->argument == Argument::nothing && colon != std::string_view::npos)
     return bad_policy("policy '" + policy.text + "': " + std::string(word) + " takes no argument");
   if (const std::string wrong = read_argument(form->argument, rest, policy); !wrong.empty())
-    return bad_policy("policy '" + policy.text + "'" +
-                      (wrong.front() == ':' ? wrong : ": " + std::string(form->shown.substr(word.size() + 1)) + wrong));
+    return bad_policy("policy '" + policy.text + "'" + (wrong.front() == ':' ? wrong : ": " + std::string(argument_name(*form)) + wrong));
   return policy;
 }
 
