@@ -164,7 +164,7 @@ TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {
   const Case cases[] = {
       {trace + " " + chain_file + " --max-error much", "--max-error 'much' is no share (give 0.05 or 5%)", 2},
       {trace + " " + chain_file + " --max-error -1", "is no share", 2},
-      {trace + " " + chain_file + " --policy segment:x", "K must be a whole number of at least 1", 2},
+      {trace + " " + chain_file + " --policy segment:x", "the segment length must be a whole number of at least 1", 2},
       {trace + " " + chain_file + " --range step:7", "step", 2},
       {chain_file + " " + chain_file, chain_file, 3},
       {trace + " " + trace + " --held", "--held is for a model file, and this is a trace", 2},
