@@ -146,11 +146,6 @@ class Finisher {
 
 }  // namespace
 
-std::uint32_t Model::forward_ops() const {
-  const auto last = std::find_if(ops.rbegin(), ops.rend(), [](const Op& op) { return op.phase == trace::Phase::forward; });
-  return static_cast<std::uint32_t>(ops.rend() - last);
-}
-
 std::uint32_t ModelBuilder::add_tensor(Tensor tensor) {
   model.tensors.push_back(std::move(tensor));
   return static_cast<std::uint32_t>(model.tensors.size() - 1);

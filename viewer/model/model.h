@@ -131,8 +131,6 @@ struct Model {
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
-  // The number of ops up to the last forward op.
-  std::uint32_t forward_ops() const;
 };
 
 // Puts a model together: ops are added in any order of phases that the file has; finish() works out what the rest of Model promises.

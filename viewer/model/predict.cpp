@@ -17,10 +17,8 @@ class Executor {
   Executor(const Model& model, Schedule schedule, const PredictOptions& options)
       : model_(model), schedule_(std::move(schedule)), builder_(model.conventions.physical_copy) {
     for (const StaticStorage& storage : model.statics)
-      if (storage.from_step <= options.step) {
-        out_.memory.statics.push_back(storage);
-        out_.memory.static_bytes += storage.bytes;
-      }
+      if (storage.from_step <= options.step) out_.memory.statics.push_back(storage);
+    out_.memory.static_bytes = static_bytes(model, options);
     live_bytes_ = out_.memory.peak_bytes = out_.memory.static_bytes;
     std::fill(std::begin(out_.memory.phase_peak), std::end(out_.memory.phase_peak), 0);
   }
@@ -261,6 +259,13 @@ class Executor {
 std::string Prediction::tensor_name(const Model& model, std::uint32_t tensor) const {
   if (tensor == none) return "workspace";
   return tensor < model.tensors.size() ? model.tensors[tensor].id : extra[tensor - model.tensors.size()].id;
+}
+
+std::uint64_t static_bytes(const Model& model, const PredictOptions& options) {
+  std::uint64_t bytes = 0;
+  for (const StaticStorage& storage : model.statics)
+    if (storage.from_step <= options.step) bytes += storage.bytes;
+  return bytes;
 }
 
 Result<Prediction> execute(const Model& model, Schedule schedule, const PredictOptions& options) {

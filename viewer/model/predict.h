@@ -54,6 +54,9 @@ struct PredictOptions {
   std::uint64_t step = ~std::uint64_t{0};  // which step: statics are there from their from_step on; default: a late one
 };
 
+// Of the step that is asked for.
+std::uint64_t static_bytes(const Model& model, const PredictOptions& options = {});
+
 Result<Prediction> predict(const Model& model, const Policy& policy, const PredictOptions& options = {});
 // The same of a schedule that was made elsewhere.
 Result<Prediction> execute(const Model& model, Schedule schedule, const PredictOptions& options = {});

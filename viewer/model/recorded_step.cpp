@@ -66,10 +66,9 @@ class StepReader {
  private:
   // What one thread does.
   struct Thread {
-    std::int64_t next_node = no_node;   // the number that its next node gets
-    std::int64_t first_node = no_node;  // ... when the step began
-    std::int64_t walked = no_node;      // the node whose slots the walk states
-    std::uint32_t walked_name = 0;
+    std::int64_t next_node = no_node;                                 // the number that its next node gets
+    std::int64_t first_node = no_node;                                // ... when the step began
+    std::int64_t walked = no_node;                                    // the node whose slots the walk states
     ledger::OpenStack<std::pair<std::uint32_t, std::int64_t>> nodes;  // of backward: name, number
   };
   struct Saved {
@@ -118,15 +117,10 @@ class StepReader {
       case Kind::backward_end: thread.nodes.clear(); return;
       case Kind::graph_node:
         thread.walked = event.number;
-        thread.walked_name = event.name;
         if (in_step(event) && event.number >= 0) names_[event.number] = event.name;
         return;
       case Kind::value_retain:
         if (event.value == 0 && in_step(event) && thread.walked >= 0) saved(event, thread.walked);
-        return;
-      case Kind::value_use:
-      case Kind::value_drop:
-        if (event.value == 0 && in_step(event)) recomputes_ = true;
         return;
       default: return;
     }
@@ -214,7 +208,6 @@ class StepReader {
 
   // A node that ran without a block leaves an empty draft where it had nothing to free either: only the first of a node must stay.
   void join() {
-    std::unordered_map<std::int64_t, bool> has;
     std::vector<Draft> kept;
     kept.reserve(drafts_.size());
     for (Draft& each : drafts_) {
@@ -238,9 +231,9 @@ class StepReader {
 
   // Nodes that save something and made no block have no op yet: they go where their number belongs.
   void order_saving_nodes() {
-    std::unordered_map<std::int64_t, bool> made;
+    std::unordered_set<std::int64_t> made;
     for (const Draft& each : drafts_)
-      if (is_forward(each.phase) && each.node != no_node) made[each.node] = true;
+      if (is_forward(each.phase) && each.node != no_node) made.insert(each.node);
     std::vector<std::int64_t> missing;
     for (const auto& [node, list] : saves_)
       if (made.find(node) == made.end()) missing.push_back(node);
@@ -470,7 +463,7 @@ class StepReader {
   std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
   std::unordered_set<std::uint32_t> wrapped_;
   std::unordered_map<std::string, std::uint32_t> used_;
-  bool numbered_ = false, recomputes_ = false;
+  bool numbered_ = false;
 };
 
 // A step is whole when another one follows it.

@@ -63,8 +63,7 @@ class RegionSchedule {
     std::uint32_t last_saver = none;
     std::uint32_t done = none;  // last backward op of an op of the region that saves something
     std::uint32_t random_state = none;
-    std::vector<std::uint32_t> pinned;  // tensors from outside that are freed early in the step without checkpointing
-    std::vector<std::uint32_t> made;    // values that it drops, in order
+    std::vector<std::uint32_t> made;  // values that it drops, in order
   };
 
   void one_step() {
@@ -273,7 +272,7 @@ class RegionSchedule {
     if (work_.empty()) return;
     pinned_until_.assign(tensors_.size(), none);
     const auto pin = [&](std::uint32_t tensor, std::uint32_t region) {
-      Work& work = work_[region];
+      const Work& work = work_[region];
       const std::uint32_t freed = tensors_[tensor].freed_by;
       if (work.done == none || freed == none || freed >= work.done || home(tensor) == region) return;
       if (pinned_until_[tensor] == none || pinned_until_[tensor] < work.done) pinned_until_[tensor] = work.done;

@@ -67,16 +67,9 @@ class Search {
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
 
-  std::uint64_t statics() const {
-    std::uint64_t bytes = 0;
-    for (const StaticStorage& storage : model_.statics)
-      if (storage.from_step <= options_.predict.step) bytes += storage.bytes;
-    return bytes;
-  }
-
   // The table's budgets, at most max_points of them, and the one that was asked for.
   Status rotor(const plan::RotorChain& stages) {
-    const std::uint64_t fixed = statics();
+    const std::uint64_t fixed = static_bytes(model_, options_.predict);
     std::uint64_t most = 0;
     for (const std::uint64_t bytes : stages.abar) most += bytes;
     for (const std::uint64_t bytes : stages.a) most += bytes;
@@ -220,9 +213,7 @@ class Search {
 }  // namespace
 
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
-  std::uint64_t fixed = 0, most = 0;
-  for (const StaticStorage& storage : model.statics)
-    if (storage.from_step <= options.step) fixed += storage.bytes;
+  std::uint64_t most = 0;
   std::vector<std::uint32_t> seen(model.tensors.size(), none);
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
     std::uint64_t bytes = model.ops[op].workspace;
@@ -235,7 +226,7 @@ std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
       }
     most = std::max(most, bytes);
   }
-  return fixed + most;
+  return static_bytes(model, options) + most;
 }
 
 Result<SearchResult> search(const Model& model, const SearchOptions& options) { return Search(model, options).run(); }

@@ -31,8 +31,6 @@ const Candidate* as_fast(const PlanReport& report, const Candidate& given) {
   return nullptr;
 }
 
-std::string cost_text(std::uint64_t cost) { return format_count(cost); }
-
 }  // namespace
 
 ordered_json plan_json(const PlanReport& report) {
@@ -79,7 +77,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
   if (report.budget && result.best) {
     const Candidate& best = *result.best;
     text += "policy        " + printable(best.policy, style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
-            bytes(*report.budget) + "\nextra cost    " + cost_text(best.extra_cost) + " (" +
+            bytes(*report.budget) + "\nextra cost    " + format_count(best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";
     if (!best.operations.empty()) {
       std::string operations;

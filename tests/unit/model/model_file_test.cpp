@@ -8,7 +8,11 @@ namespace liveset::model {
 namespace {
 
 const Tensor& value_of(const Model& model, std::size_t layer) { return model.tensors[model.list(model.ops[layer].writes)[0]]; }
-std::uint32_t loss_of(const Model& model) { return model.list(model.ops[model.forward_ops()].reads)[0]; }
+std::uint32_t loss_of(const Model& model) {
+  for (const Op& op : model.ops)
+    if (op.phase == trace::Phase::loss) return model.list(op.reads)[0];
+  return none;
+}
 std::vector<std::uint32_t> reads_of(const Model& model, std::size_t layer) {
   const auto reads = model.list(model.ops[layer].reads);
   return {reads.begin(), reads.end()};
