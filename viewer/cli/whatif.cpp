@@ -63,7 +63,7 @@ void add_whatif(CLI::App& app, Context& context) {
       "--unit.\n"
       "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching "
       "allocator.\n"
-      "Extra time is what the layers that run again took in the recorded forward.\n"
+      "Extra time is what the layers that run again took in the recorded forward; of offload, copies to the host and back are not in it.\n"
       "Policies: " +
       std::string(model::policy_forms()) + "\n");
   const auto options = std::make_shared<Options>();

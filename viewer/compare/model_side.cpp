@@ -57,7 +57,8 @@ void ModelSide::follow() {
     const MemoryEvent& event = memory.events[i];
     const PredictedBlock& block = memory.blocks[event.block];
     now = event.alloc ? now + block_bytes(block.bytes) : now - block_bytes(block.bytes);
-    if (event.alloc && block.op != none && (block.op != step.op || block.microbatch != microbatch || block.phase != phase)) {
+    if (event.alloc && block.op != none && !block.came_back &&
+        (block.op != step.op || block.microbatch != microbatch || block.phase != phase)) {
       const model::Op &now_runs = model_->ops[block.op], *const before = step.op == none ? nullptr : &model_->ops[step.op];
       // Several ops in a row may be one node of backward, and only those nodes are numbered, as in a trace.
       const bool is_same_node = before != nullptr && block.phase == phase && block.microbatch == microbatch && now_runs.forward != none &&
@@ -161,7 +162,7 @@ void ModelSide::add_items() {
   for (const PredictedBlock& block : memory.blocks) {
     if (block.made > peak_event_) break;  // blocks are in the order in which they are made
     std::uint32_t order = 0;
-    if (block.op != none && block.phase != Phase::backward)
+    if (block.op != none && block.phase != Phase::backward && !block.came_back)
       order = ++orders[{model_->ops[block.op].module, counted_phase(block.phase), ledger::size_units(block.bytes)}];
     if (block.freed > peak_event_) builder.add(item_of(block, builder, order));
   }

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Policy::Kind;
 
-enum class Argument : std::uint8_t { nothing, count, counts, bytes, cost, names };
+enum class Argument : std::uint8_t { nothing, count, counts, bytes, bytes_and_window, cost, names };
 
 struct Form {
   std::string_view word;
@@ -33,7 +33,7 @@ constexpr std::array forms{
     Form{"under", Kind::under, Argument::cost, "under:COST"},
     Form{"regions", Kind::regions, Argument::names, "regions:NAME,..."},
     Form{"selective", Kind::selective, Argument::names, "selective:OPERATOR,..."},
-    Form{"offload", Kind::offload, Argument::bytes, "offload:BYTES"},
+    Form{"offload", Kind::offload, Argument::bytes_and_window, "offload:BYTES[,N]"},
     Form{"revolve", Kind::revolve, Argument::count, "revolve:C"},
     Form{"rotor", Kind::rotor, Argument::bytes, "rotor:BYTES"},
     Form{"by-hand", Kind::by_hand, Argument::nothing, "by-hand"},
@@ -81,11 +81,20 @@ std::string read_number(std::string_view text, const Units& units, std::uint64_t
 }
 constexpr std::array no_units{UnitOfMeasure{"", 1}};
 
+std::string read_offload(std::string_view text, Policy& policy) {
+  const auto comma = text.find(',');
+  if (std::string wrong = read_number(text.substr(0, comma), byte_units, 0, max_total_bytes, policy.number); !wrong.empty()) return wrong;
+  if (comma == std::string_view::npos) return "";
+  const std::string wrong = read_number(text.substr(comma + 1), no_units, 0, max_layers, policy.window);
+  return wrong.empty() ? "" : ": the window" + wrong;
+}
+
 std::string read_argument(Argument argument, std::string_view text, Policy& policy) {
   switch (argument) {
     case Argument::nothing: return text.empty() ? "" : " takes no argument";
     case Argument::count: return read_number(text, no_units, 1, max_layers, policy.number);
     case Argument::bytes: return read_number(text, byte_units, 0, max_total_bytes, policy.number);
+    case Argument::bytes_and_window: return read_offload(text, policy);
     case Argument::cost: return read_number(text, cost_units, 0, max_total_bytes, policy.number);
     case Argument::counts:
     case Argument::names: break;
@@ -270,14 +279,19 @@ class RegionWriter {
   }
 
   Result<Regions> offload() {
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
-        if (model_.ops[op].phase == trace::Phase::forward && model_.tensors[tensor].value && model_.tensors[tensor].bytes >= policy_.number)
-          out_.offloaded.push_back(tensor);
-    std::sort(out_.offloaded.begin(), out_.offloaded.end());
-    out_.offloaded.erase(std::unique(out_.offloaded.begin(), out_.offloaded.end()), out_.offloaded.end());
-    if (out_.offloaded.empty())
+    std::vector<bool> chosen(model_.tensors.size());
+    Offload all;
+    all.window = policy_.window;
+    for (const Op& op : model_.ops)
+      for (const std::uint32_t tensor : model_.list(op.writes))
+        if (op.phase == trace::Phase::forward && !chosen[tensor] && model_.tensors[tensor].value &&
+            model_.tensors[tensor].bytes >= policy_.number) {
+          chosen[tensor] = true;
+          all.tensors.push_back(tensor);
+        }
+    if (all.tensors.empty())
       return bad_policy("policy '" + policy_.text + "': no value that backward needs has " + std::to_string(policy_.number) + " bytes");
+    out_.offloaded.push_back(std::move(all));
     layer_by_layer();
     return std::move(out_);
   }
@@ -287,7 +301,7 @@ class RegionWriter {
       return Error{ErrorKind::usage, "", {}, "policy 'by-hand': the model file has no region", "add region { module: ... } to it"};
     for (const HandRegion& hand : model_.regions) {
       if (hand.mode == HandRegion::Mode::offload) {
-        out_.offloaded.insert(out_.offloaded.end(), hand.tensors.begin(), hand.tensors.end());
+        out_.offloaded.push_back({hand.tensors, hand.stash});
       } else if (hand.mode == HandRegion::Mode::recompute) {
         Region region;
         region.begin = hand.begin;

@@ -10,7 +10,8 @@
 //   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
 //   regions:A,B,...     these layers, by name; a name may be a pattern ("bs.0", "GPT/bs.*")
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
-//   offload:BYTES       values of at least BYTES go to the host after the forward of their layer and come back before backward
+//   offload:BYTES[,N]   values of at least BYTES go to the host when forward has read them last, and come back before their backward; N of
+//                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)
 //   revolve:C           binomial schedule with C snapshots (Griewank and Walther 2000)
 //   rotor:BYTES         the least time within BYTES, among persistent schedules (Beaumont et al. 2019)
 //   by-hand             what the model file's regions say
@@ -46,6 +47,7 @@ struct Policy {
   };
   Kind kind = Kind::save_all;
   std::uint64_t number = 0;            // length of equal segments; bytes; cost; snapshots
+  std::uint64_t window = 0;            // of offload
   std::vector<std::uint64_t> lengths;  // segments
   std::vector<std::string> names;      // regions: layers; selective: operators
   std::string text;                    // as it was given
@@ -55,6 +57,12 @@ struct Policy {
 Result<Policy> parse_policy(std::string_view text);
 // The texts of all policies, for help and error messages.
 std::string_view policy_forms();
+
+// Values that go to the host and back.
+struct Offload {
+  std::vector<std::uint32_t> tensors;
+  std::uint64_t window = 0;  // how many of them stay on the device while their copies run
+};
 
 // A run of forward ops, [begin, end), whose values are given up in the forward and made again before their backward.
 struct Region {
@@ -68,7 +76,7 @@ struct Region {
 // What a policy makes of a model, before it is a list of instructions.
 struct Regions {
   std::vector<Region> recomputed;         // in order, no two overlap
-  std::vector<std::uint32_t> offloaded;   // tensors
+  std::vector<Offload> offloaded;         // no tensor twice
   std::vector<std::uint64_t> boundaries;  // where segments of layers begin and end: 0 .. layers
 };
 

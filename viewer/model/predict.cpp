@@ -195,15 +195,17 @@ class Executor {
     state.copy = none;
   }
 
+  // What comes back is what left: the same making of the tensor, in a block of its own.
   void move(std::uint32_t tensor, bool away) {
     State& state = state_of(tensor);
     if (state.life != Life::live || state.away == away) return;
     say(away ? LogicalKind::offload : LogicalKind::prefetch, tensor);
     state.away = away;
-    if (away)
-      free_block(state.block);
-    else
-      state.block = add_block(tensor, none, tensor_of(tensor).bytes, tensor_of(tensor).memory_class, state.made);
+    const PredictedBlock left = out_.memory.blocks[state.block];
+    (away ? out_.offloaded_bytes : out_.prefetched_bytes) += left.bytes;
+    if (away) return free_block(state.block);
+    state.block = add_block(tensor, left.op, left.bytes, left.memory_class, left.incarnation);
+    out_.memory.blocks[state.block].came_back = true;
   }
 
   std::uint32_t add_block(std::uint32_t tensor, std::uint32_t op, std::uint64_t bytes, trace::MemoryClass memory_class,

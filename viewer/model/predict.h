@@ -20,6 +20,7 @@ struct PredictedBlock {
   std::uint32_t incarnation = 0;  // how often the tensor had been made before
   trace::MemoryClass memory_class = trace::MemoryClass::none;
   trace::Phase phase = trace::Phase::forward;
+  bool came_back = false;  // prefetched: `op` made it, but does not run then
   std::uint64_t bytes = 0;
   std::uint64_t made = 0, freed = never;
 };
@@ -44,9 +45,10 @@ struct Prediction {
   ledger::LogicalLedger ledger;
   MemoryCurve memory;
   std::vector<std::uint64_t> boundaries;
-  std::vector<Tensor> extra;       // Schedule::extra
-  std::uint64_t forward_cost = 0;  // sum of the costs of all forward ops executed, re-runs included
-  std::uint64_t extra_cost = 0;    // of them, the re-runs
+  std::vector<Tensor> extra;                                // Schedule::extra
+  std::uint64_t forward_cost = 0;                           // sum of the costs of all forward ops executed, re-runs included
+  std::uint64_t extra_cost = 0;                             // of them, the re-runs
+  std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; how long that takes is not known
   std::string tensor_name(const Model& model, std::uint32_t tensor) const;
 };
 

@@ -289,6 +289,16 @@ void read_region(const proto::Region& stated, const Place& place, FileErrors& er
 }
 
 void check_regions(const Place& root, FileErrors& errors, const Model& model) {
+  std::vector<const HandRegion*> moved_by(model.tensors.size());
+  for (const HandRegion& region : model.regions)
+    for (const std::uint32_t tensor : region.tensors) {
+      if (moved_by[tensor] != nullptr) {
+        errors.fail("regions '" + moved_by[tensor]->id + "' and '" + region.id + "' both offload '" + model.tensors[tensor].id + "'" +
+                    root.path);
+        return;
+      }
+      moved_by[tensor] = &region;
+    }
   std::vector<const HandRegion*> recomputed;
   for (const HandRegion& region : model.regions)
     if (region.mode == HandRegion::Mode::recompute) recomputed.push_back(&region);

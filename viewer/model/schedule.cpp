@@ -15,9 +15,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "viewer/model/multilevel.h"
+#include "viewer/model/offload.h"
 
 namespace liveset::model {
 namespace {
@@ -334,12 +336,9 @@ class RegionSchedule {
 
   void find_offloads() {
     if (regions_.offloaded.empty()) return;
-    offloads_.resize(model_.ops.size());
-    for (const std::uint32_t tensor : regions_.offloaded) {
-      const Tensors& state = tensors_[tensor];
-      const std::uint32_t op = state.last_forward == none ? state.producer : state.last_forward;
-      if (op != none) offloads_[op].push_back(tensor);
-    }
+    std::vector<bool> stays(tensors_.size());
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) stays[tensor] = tensors_[tensor].kept;
+    offloads_.emplace(model_, regions_.offloaded, stays);
   }
 
   void forward(std::uint32_t op) {
@@ -354,9 +353,7 @@ class RegionSchedule {
     if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end)
       for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
     outside_ends(op, Phase::forward);
-    if (!offloads_.empty())
-      for (const std::uint32_t tensor : offloads_[op])
-        if (lives_[tensor]) append(Do::offload, Phase::forward, tensor);
+    offload_after(op, Phase::forward);
   }
 
   // Where nobody knows the last readers: when the forward is over.
@@ -434,26 +431,37 @@ class RegionSchedule {
     return std::find(saves.begin(), saves.end(), tensor) == saves.end() && std::find(reads.begin(), reads.end(), tensor) == reads.end();
   }
 
-  void prefetch_before(std::uint32_t op) {
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
-      if (std::binary_search(regions_.offloaded.begin(), regions_.offloaded.end(), tensor)) append(Do::prefetch, Phase::backward, tensor);
+  // Copies are of all microbatches: a value that leaves may be of an earlier one.
+  void offload_after(std::uint32_t op, Phase phase) {
+    if (!offloads_) return;
+    const std::uint32_t present = microbatch_;
+    for (const Offloads::Moved& moved : offloads_->leave_after(op, present)) {
+      microbatch_ = moved.microbatch;
+      append(Do::offload, phase, moved.tensor);
+    }
+    microbatch_ = present;
+  }
+  void prefetch_before(std::uint32_t op, Phase phase) {
+    if (!offloads_) return;
+    for (const Offloads::Moved& moved : offloads_->return_before(op, microbatch_)) append(Do::prefetch, phase, moved.tensor);
   }
 
   void run(std::uint32_t op, Phase phase) {
     if (phase == Phase::loss || phase == Phase::backward) say_keeps();
+    if (phase != Phase::loss) prefetch_before(op, phase);
     append(Do::run, phase, op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, phase, op);
     outside_ends(op, phase);
     if (!until_.empty())
       for (const std::uint32_t tensor : until_[op]) release(tensor, phase);
+    if (phase == Phase::loss) offload_after(op, phase);
   }
 
   void backward(std::uint32_t op) {
     const std::uint32_t forward = model_.ops[op].forward;
     const std::uint32_t region = forward == none ? none : region_of(forward);
     if (region != none && !reruns_[region] && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
-    if (!regions_.offloaded.empty()) prefetch_before(op);
     run(op, Phase::backward);
     if (region != none && work_[region].done == op && work_[region].random_state != none)
       append(Do::release, Phase::backward, work_[region].random_state);
@@ -470,6 +478,7 @@ class RegionSchedule {
     if (work.random_state != none) append(Do::begin, Phase::recompute, work.random_state + 1);
     for (std::uint32_t op = region.begin; op < work.stop; ++op) {
       if (!keeps_outputs(op)) {
+        prefetch_before(op, Phase::recompute);
         append(Do::run, Phase::recompute, op);
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
           if (lives_[tensor])
@@ -513,9 +522,9 @@ class RegionSchedule {
   std::vector<std::uint32_t> pinned_until_;
   std::vector<std::vector<std::uint32_t>> until_, ends_;
   bool ends_known_ = false, keeps_said_ = false;
-  std::vector<bool> lives_, reruns_;                  // of the microbatch, as the schedule stands: tensors; regions that ran again
-  std::map<std::uint32_t, Parked> parked_;            // of microbatches that wait for their backward
-  std::vector<std::vector<std::uint32_t>> offloads_;  // by op
+  std::vector<bool> lives_, reruns_;        // of the microbatch, as the schedule stands: tensors; regions that ran again
+  std::map<std::uint32_t, Parked> parked_;  // of microbatches that wait for their backward
+  std::optional<Offloads> offloads_;
   std::vector<std::uint32_t> ready_, temporaries_, copies_;
 };
 

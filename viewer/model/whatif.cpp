@@ -50,6 +50,8 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   std::copy(std::begin(prediction.memory.phase_peak), std::end(prediction.memory.phase_peak), std::begin(out.phase_peak));
   out.forward_cost = prediction.forward_cost;
   out.extra_cost = prediction.extra_cost;
+  out.offloaded_bytes = prediction.offloaded_bytes;
+  out.prefetched_bytes = prediction.prefetched_bytes;
   out.peak_ids = prediction.ledger.peak_ids;
   out.class_bytes = class_bytes_after(prediction.memory, prediction.memory.peak_event);
   out.live = largest_live(model, prediction);

@@ -19,8 +19,9 @@ struct Outcome {
 
   std::string policy;
   PredictedCounters counters;
-  std::uint64_t phase_peak[trace::phase_count] = {};  // requested
-  std::uint64_t forward_cost = 0, extra_cost = 0;     // in the model's unit: nanoseconds of a recorded step
+  std::uint64_t phase_peak[trace::phase_count] = {};        // requested
+  std::uint64_t forward_cost = 0, extra_cost = 0;           // in the model's unit: nanoseconds of a recorded step
+  std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; in no cost
   std::uint64_t peak_ids = 0;
   std::vector<std::uint64_t> class_bytes;  // by MemoryClass, live at the peak of requested
   std::vector<LiveTensor> live;            // then: the largest that the step made

@@ -16,6 +16,8 @@ ordered_json peak_json(const CounterPeak& peak) {
           {"phase", trace::phase_name(peak.phase)}};
 }
 
+bool copies(const model::Outcome& outcome) { return outcome.offloaded_bytes + outcome.prefetched_bytes != 0; }
+
 }  // namespace
 
 ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
@@ -29,6 +31,10 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
       json["counters"][std::string(model::counter_name(kind))] = peak_json(*found);
   json["extra_time_ns"] = outcome.extra_cost;
   json["forward_time_ns"] = outcome.forward_cost;
+  json["copies"] =
+      copies(outcome)
+          ? ordered_json{{"to_host_bytes", outcome.offloaded_bytes}, {"to_device_bytes", outcome.prefetched_bytes}, {"time_ns", nullptr}}
+          : ordered_json(nullptr);
   json["phases"] = ordered_json::object();
   for (std::size_t phase = 0; phase < trace::phase_count; ++phase)
     if (outcome.phase_peak[phase] != 0)
@@ -74,7 +80,8 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
     row.push_back(Cell::words(trace::phase_name(outcome.counters.requested.phase)));
-    row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost) : Cell::words(format_time(outcome.extra_cost)));
+    row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost)
+                                             : Cell::words(format_time(outcome.extra_cost) + (copies(outcome) ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.forward_cost - outcome.extra_cost, 1)));
     table.row(std::move(row));
   }
@@ -87,6 +94,14 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
                      printable(step.heap, style) + ": recorded peak " + format_bytes(step.peak_bytes, style.exact_bytes) + " (allocated)\n";
   text += "layers: " + counted(step.model.units.size(), "module") + " " + printable(step.unit, style) + "\n\n";
   text += whatif_table(report, TableFormat::text, style);
+  for (const model::Outcome& outcome : report.outcomes)
+    if (copies(outcome))
+      text += "\n" +
+              wrapped("note: " + outcome.policy + " copies " + format_bytes(outcome.offloaded_bytes, style.exact_bytes) +
+                          " to the host and " + format_bytes(outcome.prefetched_bytes, style.exact_bytes) +
+                          " back; how long that takes is not known and in no time above",
+                      style, 2) +
+              "\n";
   for (const std::string& note : step.notes) text += "\n" + wrapped("note: " + note, style, 2) + "\n";
   return text;
 }
