@@ -7,7 +7,8 @@
 namespace liveset::imports {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 62;
+// Far above any memory, and low enough that no sum or difference of a few such numbers leaves 64 bits.
+constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 
 // Address ranges, to ask whether something lies inside of them.
 class Ranges {
@@ -50,6 +51,7 @@ class DeviceReading {
     if (device < snapshot.traces.size()) events_ = &snapshot.traces[device];
   }
 
+  // False: the sizes add up beyond most_bytes, and what was found is of no use.
   bool run() {
     dump();
     if (events_ != nullptr) {
@@ -57,11 +59,13 @@ class DeviceReading {
       collect_segments();
       replay();
     }
+    if (overflow_) return false;
     settle();
     open_segments();
+    if (overflow_) return false;
     if (events_ != nullptr) check_curve();
     check_sums();
-    return !overflow_;
+    return true;
   }
   DeviceFacts& out() { return out_; }
 
@@ -78,10 +82,15 @@ class DeviceReading {
   void contradiction(const std::string& text) {
     if (++out_.contradiction_count <= DeviceFacts::max_contradictions) out_.contradictions.push_back(text);
   }
+  // A sum that left its bounds stays where it is. One size is within 2^48 bytes (the snapshot's reader).
   template <class Number>
   void add(Number& sum, std::uint64_t bytes) {
-    sum += static_cast<Number>(bytes);
     if (sum > static_cast<Number>(most_bytes)) overflow_ = true;
+    if (!overflow_) sum += static_cast<Number>(bytes);
+  }
+  void take(std::int64_t& sum, std::uint64_t bytes) {
+    if (sum < -most_bytes) overflow_ = true;
+    if (!overflow_) sum -= static_cast<std::int64_t>(bytes);
   }
 
   void dump() {
@@ -183,8 +192,7 @@ class DeviceReading {
   }
 
   void free(const SnapshotEvent& event, std::size_t index) {
-    net_ -= static_cast<std::int64_t>(event.size);
-    if (net_ < -most_bytes) overflow_ = true;
+    take(net_, event.size);
     const auto found = live_.find(event.address);
     if (found != live_.end()) {
       if (found->second.bytes != event.size)
@@ -240,8 +248,7 @@ class DeviceReading {
         const bool comes = event.action == Action::segment_alloc || event.action == Action::segment_map;
         const bool goes = event.action == Action::segment_free || event.action == Action::segment_unmap;
         if (comes) add(net, event.size);
-        if (goes) net -= static_cast<std::int64_t>(event.size);
-        if (net < -most_bytes) overflow_ = true;
+        if (goes) take(net, event.size);
         peak = std::max(peak, net);
         if (event.action == Action::segment_alloc) brought[event.address] = event.size;
         if (event.action == Action::segment_free && brought.erase(event.address) == 0)
@@ -336,7 +343,7 @@ Result<std::vector<DeviceFacts>> facts_of(const Snapshot& snapshot) {
       return Error{ErrorKind::unreadable,
                    snapshot.pickle.name(),
                    {},
-                   "the sizes of device " + std::to_string(device) + " add up beyond 2^62 bytes",
+                   "the sizes of device " + std::to_string(device) + " add up beyond 2^60 bytes",
                    "the snapshot is damaged, or not PyTorch's"};
     facts.push_back(std::move(reading.out()));
   }

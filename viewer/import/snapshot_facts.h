@@ -45,7 +45,7 @@ struct DeviceFacts {
   static constexpr std::size_t max_contradictions = 12;
 };
 
-// One for each device that has a segment or an event, by device. Errors: sizes that add up beyond 2^62.
+// One for each device that has a segment or an event, by device. Errors: sizes that add up beyond 2^60.
 Result<std::vector<DeviceFacts>> facts_of(const Snapshot& snapshot);
 
 }  // namespace liveset::imports

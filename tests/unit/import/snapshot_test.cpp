@@ -339,7 +339,11 @@ TEST_F(Snapshots, ThatAreNoneAreRefusedInOneLine) {
       {"dump(snapshot(s, [dict(action='alloc', size=1)]))", "an event without \"addr\" or \"size\""},
       {"dump(snapshot(s, [dict(addr=1, size=1)]))", "an event without \"action\""},
       {"dump(snapshot(s, [{str(i): 1 for i in range(1000)}]))", "an event of 1000 entries"},
-      {"dump(snapshot(s, [ev('alloc', i << 40, 2**48) for i in range(40000)]))", "add up beyond 2^62 bytes"},
+      {"dump(snapshot(s, [ev('alloc', i << 40, 2**48) for i in range(5000)]))", "add up beyond 2^60 bytes"},
+      {"dump(snapshot(s, [ev('free_completed', i << 40, 2**48) for i in range(5000)]))", "add up beyond 2^60 bytes"},
+      {"dump(snapshot(s, [ev('segment_map', 1 << 40, 2**48)] * 5000))", "add up beyond 2^60 bytes"},
+      {"dump(snapshot(s, [ev('segment_unmap', 1 << 40, 2**48)] * 5000))", "add up beyond 2^60 bytes"},
+      {"dump([seg(i << 48, [block(2**48)]) for i in range(1, 5000)])", "add up beyond 2^60 bytes"},
       {"dump(snapshot(s, *[[]] * 5000))", "\"device_traces\" has 5000 devices"},
   };
   for (const auto& [program, says] : cases) {
