@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -190,10 +191,8 @@ class StepReader {
       // A parameter, or what the job brought along; it is an op's input all the same where it dies in the step.
       if (block.death >= end_) return;
     }
-    std::vector<Saved>& list = saves_[node];
-    for (const Saved& known : list)
-      if (known.ordinal == ordinal) return;
-    list.push_back({static_cast<std::uint32_t>(ordinal), event.name});
+    if (!saved_.emplace(node, static_cast<std::uint32_t>(ordinal)).second) return;
+    saves_[node].push_back({static_cast<std::uint32_t>(ordinal), event.name});
     if (is_wrapped_number(event, block)) wrapped_.insert(static_cast<std::uint32_t>(ordinal));
     first_slot_.try_emplace(static_cast<std::uint32_t>(ordinal), event.name);
   }
@@ -358,7 +357,8 @@ class StepReader {
       op.id = op_id(each);
       op.cost = time_to_next(index);
       op.packs_before = std::none_of(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t tensor) {
-        return std::find(lists.writes.begin(), lists.writes.end(), tensor) != lists.writes.end();
+        const auto made = writer.find(tensor);
+        return made != writer.end() && made->second == index;
       });
       op.continues = index > 0 && each.node != no_node && is_forward(each.phase) && drafts_[index - 1].node == each.node &&
                      is_forward(drafts_[index - 1].phase);
@@ -459,6 +459,7 @@ class StepReader {
   std::vector<Draft> drafts_;
   std::vector<Scoped> scopes_;
   std::map<std::int64_t, std::vector<Saved>> saves_;                     // by node
+  std::set<std::pair<std::int64_t, std::uint32_t>> saved_;               // node, ordinal
   std::unordered_map<std::int64_t, std::uint32_t> names_;                // of nodes: String ids
   std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
   std::unordered_set<std::uint32_t> wrapped_;
