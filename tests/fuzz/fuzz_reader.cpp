@@ -23,6 +23,8 @@
 #include "tests/support/random_events.h"
 #include "tests/support/temporary_folder.h"
 #include "viewer/ledger/logical_trace.h"
+#include "viewer/model/recorded_step.h"
+#include "viewer/model/whatif.h"
 #include "viewer/report/fragmentation.h"
 #include "viewer/report/gap_report.h"
 #include "viewer/report/leaks.h"
@@ -40,6 +42,7 @@ using namespace liveset;
 struct Outcome {
   std::string said;  // error or note; empty when all is well
   std::uint64_t events = 0, fingerprint = 0;
+  bool has_model = false;
 };
 
 void mix(std::uint64_t& hash, std::uint64_t number) { hash = (hash ^ number) * 0x100000001b3U; }
@@ -124,8 +127,18 @@ void read_comparison(const trace::TraceFile& file) {
   }
 }
 
-// All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
+// `liveset model` and `whatif`. A model that is made is whole: every policy says something of it, and it is its own text's.
+bool read_recorded_step(const trace::TraceFile& file) {
+  model::RecordedStepOptions options;
+  options.step = test::TorchEvents::plain_step;
+  const Result<model::RecordedStep> step = model::model_of_step(file, options);
+  if (!step) return false;
+  for (const model::Policy& policy : model::usual_policies(step->model)) (void)model::outcome(step->model, policy);
+  if (!model::parse_model(model::model_text(step->model), "step")) std::abort();
+  return true;
+}
 
+// All that `liveset summary` and `liveset dryrun` read: counters, devices, kernels, estimates.
 void read_reports(const trace::TraceFile& file) {
   using nlohmann::ordered_json;
   for (const char* counter : {"allocated", "reserved"}) {
@@ -165,6 +178,7 @@ Outcome read_path(const std::string& path) {
   read_fragmentation(*file);
   read_recompute_and_leaks(*file);
   read_comparison(*file);
+  outcome.has_model = read_recorded_step(*file);
   read_reports(*file);
   read_checks(*file, path);
   return outcome;
@@ -295,7 +309,8 @@ std::string repeated_trace(std::size_t which, std::size_t times) {
   return test::read_file(path);
 }
 
-// Of the second step, each event of another kind, scope, name or class than those before: what is quadratic in it takes minutes.
+// Of the second step and those behind it, each event of another kind, scope, name or class than those before: what is quadratic in it takes
+// minutes.
 std::size_t repeat_events(std::size_t times) {
   std::size_t which = 0, files = 0;
   std::vector<writer::Event> events;
@@ -313,7 +328,6 @@ std::size_t repeat_events(std::size_t times) {
     const auto number = which++;
     if (!second || !seen.emplace(event.kind, event.phase, event.scope, event.memory_class).second) continue;
     if (event.kind == proto::EVENT_ATTRIBUTE) seen.erase({event.kind, event.phase, event.scope, event.memory_class});
-    if (event.kind == proto::EVENT_STEP_END) break;
     (void)read_bytes(repeated_trace(number, times));
     ++files;
   }
@@ -346,6 +360,7 @@ int campaign(std::size_t iterations, std::uint64_t seed) {
     const std::string good = good_trace(seed, finished);
     const Outcome whole = read_bytes(good);
     if (whole.events == 0 || whole.said.empty() != finished) fail(good, "the good file is not good: " + whole.said);
+    if (!whole.has_model) fail(good, "no model could be made of the good file's last step");
     test::TraceMutator mutator(good, seed);
     for (std::size_t i = 0; i < iterations; ++i) {
       expect_noticed(mutator.cut(i, iterations), whole, "a cut");

@@ -1,5 +1,6 @@
 // What the hooks of a PyTorch job say, in a few events of every kind: steps with microbatches, checkpoint regions and their slots, the
-// walk, nodes of backward, reductions, findings and fingerprints. For fuzzers: what it means is of no matter, that all readers read it is.
+// walk, nodes of backward, reductions, findings and fingerprints; and, as the last step, one without checkpointing, of which a model can
+// be made. For fuzzers: what it means is of no matter, that all readers read it is.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ class TorchEvents {
     region_ = scope(proto::SCOPE_REGION, "checkpoint:0", model_);
     block_ = scope(proto::SCOPE_MODULE, "h", region_);
     inner_ = scope(proto::SCOPE_REGION, "checkpoint:1", block_);
-    for (std::int64_t step = 0; step < 3; ++step) make_step(step);
+    for (std::int64_t step = 0; step < plain_step; ++step) make_step(step);
+    make_plain_step();
   }
+  static constexpr std::int64_t plain_step = 3;
   const std::vector<writer::Event>& events() const { return events_; }
 
  private:
@@ -152,6 +155,40 @@ class TorchEvents {
     attribute("liveset.fingerprint.step", R"({"rows":4})");
     phase_ = proto::PHASE_OTHER;
     add(proto::EVENT_STEP_END, step);
+  }
+
+  // Blocks, each made for a node that saves it and is through with it in backward.
+  void make_plain_step() {
+    add(proto::EVENT_STEP_BEGIN, plain_step);
+    phase_ = proto::PHASE_FORWARD;
+    add(proto::EVENT_SEQUENCE, ++sequence_);
+    const std::int64_t first = sequence_;
+    begin(model_);
+    for (int i = 0; i < slots; ++i) {
+      const std::uint32_t layer = i == slots - 1 ? model_ : scope(proto::SCOPE_MODULE, "layer." + std::to_string(i), model_);
+      begin(layer);
+      make(place(3, i));
+      end(layer, model_);
+    }
+    end(model_, 0);
+    const std::uint32_t name = string("LinearBackward0"), slot = string("LinearBackward0.input");
+    for (int i = 0; i < slots; ++i) {
+      add(proto::EVENT_GRAPH_NODE, first + i).name = name;
+      say(proto::EVENT_VALUE_RETAIN, place(3, i), -1, block_, "", proto::CLASS_ACTIVATION);
+      events_.back().name = slot;
+    }
+    add(proto::EVENT_BACKWARD_BEGIN, slots);
+    phase_ = proto::PHASE_BACKWARD;
+    for (int i = slots; i-- != 0;) {
+      add(proto::EVENT_NODE_BEGIN, first + i).name = name;
+      make(place(4, i));
+      free(place(3, i));
+      if (i + 1 != slots) free(place(4, i + 1));
+      add(proto::EVENT_NODE_END, first + i).name = name;
+    }
+    add(proto::EVENT_BACKWARD_END);
+    phase_ = proto::PHASE_OTHER;
+    add(proto::EVENT_STEP_END, plain_step);
   }
 
   writer::TraceWriter& writer_;
