@@ -127,6 +127,7 @@ struct Model {
   Microbatches microbatches;
   Physical physical;
   std::vector<Expectation> expectations;
+  std::string estimate;                   // why what it predicts is an estimate; empty: nothing is assumed
   std::optional<plan::RotorChain> rotor;  // the same as a chain of stages, for the planner
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }

@@ -16,6 +16,7 @@
 #include "viewer/allocator/settings.h"
 #include "viewer/model/file_place.h"
 #include "viewer/model/layer_reader.h"
+#include "viewer/model/mlp_reader.h"
 #include "viewer/model/model.h"
 #include "viewer/model/policy.h"
 #include "viewer/model/program_reader.h"
@@ -55,17 +56,21 @@ class Reader {
     dims(parsed, root);
     conventions(parsed.conventions(), root.inner("conventions"), model.conventions);
     microbatches(parsed.schedule(), root.inner("schedule"));
+    if (builder_.model.conventions.frees_are_listed && parsed.program_case() != proto::Model::kGeneral)
+      errors_.fail_at(root.inner("conventions"), "release", -1, "is LISTED, and only ops of the general form list what they free");
     if (errors_.failed()) return errors_.take();
     switch (parsed.program_case()) {
       case proto::Model::kChain: read_chain(parsed.chain(), root.inner("chain"), dims_, errors_, builder_); break;
       case proto::Model::kGraph: read_graph(parsed.graph(), root.inner("graph"), dims_, errors_, builder_); break;
       case proto::Model::kGeneral: read_program(parsed.general(), root.inner("general"), dims_, errors_, builder_); break;
       case proto::Model::kRotorChain: read_rotor_chain(parsed.rotor_chain(), root.inner("rotor_chain"), errors_, builder_); break;
+      case proto::Model::kMlp: mlp(parsed, root); break;
       case proto::Model::PROGRAM_NOT_SET: errors_.fail("it describes no step: no chain, graph, general or rotor_chain", example); break;
       default: errors_.fail("this short form is not read by this version", example); break;
     }
     if (!errors_.failed()) statics(parsed, root);
     if (!errors_.failed()) physical(parsed.physical(), root.inner("physical"));
+    if (!errors_.failed() && parsed.has_mlp()) mlp_physical(parsed);
     if (!errors_.failed()) expectations(parsed, root);
     if (errors_.failed()) return errors_.take();
     Result<Model> finished = builder_.finish();
@@ -136,6 +141,21 @@ class Reader {
       errors_.fail_at(place, "order", -1, "'" + order + "' is none of fwd-bwd, all-fwd, 1f1b");
   }
 
+  // Of PyTorch's step; where nothing else is said its regions are torch.utils.checkpoint's.
+  void mlp(const proto::Model& parsed, const Place& root) {
+    if (builder_.model.microbatches.count > 1) {
+      errors_.fail_at(root.inner("schedule"), "microbatches", -1,
+                      "is " + std::to_string(parsed.schedule().microbatches()) + ", and an mlp is one batch",
+                      "write the step in the general form");
+      return;
+    }
+    if (!parsed.has_conventions()) {
+      builder_.model.conventions.rerun = Conventions::Rerun::early_stop;
+      builder_.model.conventions.physical_copy = true;
+    }
+    read_mlp(parsed.mlp(), root.inner("mlp"), errors_, builder_);
+  }
+
   void statics(const proto::Model& parsed, const Place& root) {
     for (int i = 0; i < parsed.static_storage_size() && !errors_.failed(); ++i) {
       const proto::StaticStorage& stated = parsed.static_storage(i);
@@ -164,6 +184,21 @@ class Reader {
     if (stated.has_rng_state()) errors_.number(place, "rng_state", -1, stated.rng_state(), 0, out.rng_state);
     if (out.context > max_total_bytes || out.communication > max_total_bytes || out.rng_state > (std::uint64_t{1} << 30))
       errors_.fail(place.path + " has sizes above 2^62, or a random state above 1 GiB");
+  }
+
+  // A region keeps the state of the CPU's generator.
+  void mlp_physical(const proto::Model& parsed) {
+    Physical& out = builder_.model.physical;
+    std::string& estimate = builder_.model.estimate;
+    if (parsed.mlp().element_bytes() == 2)
+      estimate = "copies that matrix products in 16 bits make depend on the processor and are left out";
+    if (out.caching_allocator) {
+      estimate = "the blocks are those of the step on the CPU; a device's kernels have workspaces of their own";
+      return;
+    }
+    constexpr std::uint64_t cpu_state = 5056;
+    if (!parsed.physical().has_rng_state()) out.rng_state = cpu_state;
+    if (out.heap.empty()) out.heap = "cpu";
   }
 
   void expectations(const proto::Model& parsed, const Place& root) {

@@ -137,6 +137,12 @@ class Writer {
       lost_ = true;
       for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
         if (model_.ops[op].phase == Phase::loss) run(op, Phase::loss);
+      // The loss's own backward stands before that of every layer.
+      for (; rest_ < model_.ops.size(); ++rest_) {
+        if (model_.ops[rest_].phase != Phase::backward) continue;
+        if (layers_.layer_of(rest_) != none) break;
+        run(rest_, Phase::backward);
+      }
     }
     for (const std::uint32_t op : layers_.backwards(layer)) run(op, Phase::backward);
     whole_[layer] = false;
@@ -145,8 +151,8 @@ class Writer {
   Schedule finish() {
     for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
       const Op& each = model_.ops[op];
-      if (each.phase == Phase::optimizer || each.phase == Phase::other || (each.phase == Phase::backward && layers_.layer_of(op) == none))
-        run(op, each.phase);
+      const bool left = each.phase == Phase::backward && layers_.layer_of(op) == none && op >= rest_;
+      if (each.phase == Phase::optimizer || each.phase == Phase::other || left) run(op, each.phase);
     }
     return std::move(out_);
   }
@@ -176,6 +182,7 @@ class Writer {
   Schedule out_;
   std::vector<bool> lives_, whole_;
   std::uint32_t ran_ = 0;
+  std::uint32_t rest_ = 0;  // backward ops of no layer that stand before it have run
   bool lost_ = false;
 };
 
