@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "viewer/model/name_pattern.h"
+#include "viewer/model/repeated_modules.h"
 
 namespace liveset::model {
 namespace {
@@ -235,10 +236,21 @@ class RegionWriter {
       bool any = false;
       for (std::uint64_t layer = 0; layer < layers(); ++layer)
         if (matches_name(name, model_.units[layer].name)) chosen[layer] = any = true;
+      // No layer: modules inside of layers, or around them.
+      if (!any)
+        for (const Unit& run : units_of(model_, name)) {
+          out_.recomputed.push_back({run.begin, run.end, run.name, {}, true, {}});
+          any = true;
+        }
       if (!any) return no_such("layer", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
     }
     for (std::uint64_t layer = 0; layer < layers(); ++layer)
       if (chosen[layer]) region(layer, layer + 1);
+    std::vector<Region>& all = out_.recomputed;
+    std::sort(all.begin(), all.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
+    for (std::size_t i = 1; i < all.size(); ++i)
+      if (all[i].begin < all[i - 1].end)
+        return bad_policy("policy '" + policy_.text + "': '" + all[i - 1].name + "' and '" + all[i].name + "' overlap");
     layer_by_layer();
     return std::move(out_);
   }
