@@ -7,7 +7,7 @@
 namespace liveset::cli {
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("MODEL", options.model, "model file (proto/model.proto, text format or JSON)")->required()->option_text(" ");
+  command.add_option("MODEL", options.model, "model file (proto/MODEL.md tells its format)")->required()->option_text(" ");
   command.add_option("--policy", options.policy, "save-all (default), segment:K or segments:N,N,...")->option_text("POLICY");
 }
 
@@ -20,6 +20,8 @@ Result<Predicted> predict(const ModelOptions& options) {
   if (!prediction) return prediction.take_error();
   return Predicted{std::move(*policy), std::move(*model), std::move(*prediction)};
 }
+
+std::string label_of(const model::Model& model) { return model.estimate.empty() ? "" : "estimate"; }
 
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
                    const Context& context) {

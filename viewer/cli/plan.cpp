@@ -43,6 +43,7 @@ Status run(const Options& options, Context& context) {
   if (!result) return result.take_error();
   report::PlanReport report;
   report.model = options.model;
+  report.estimate = model->estimate;
   report.layers = model->units.size();
   report.budget = *budget;
   report.result = std::move(*result);
@@ -79,7 +80,7 @@ void add_plan(CLI::App& app, Context& context) {
       "  liveset plan m.textproto --sweep --policy sqrt --policy over:10MB\n"
       "The exit status is 1 when nothing fits.\n");
   const auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file (proto/model.proto, text format or JSON)")->required()->option_text(" ");
+  command->add_option("MODEL", options->model, "model file (proto/MODEL.md tells its format)")->required()->option_text(" ");
   command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")->option_text("BYTES");
   command->add_flag("--sweep", options->sweep, "list the whole frontier (default without --budget)");
   command->add_option("--policy", options->policies, "set this policy beside the frontier; may be given several times")

@@ -90,6 +90,7 @@ struct HandRegion {
   bool preserve_rng = true;
   std::optional<bool> early_stop;
   std::uint64_t stash = 0;
+  std::uint32_t stated = 0;  // which region of the file it is of
 };
 
 struct Microbatches {
@@ -97,6 +98,7 @@ struct Microbatches {
   std::uint64_t count = 1;
   Order order = Order::one_by_one;
   std::uint64_t stages = 1, stage = 0;
+  std::vector<std::uint32_t> chunk_ends;  // interleaved 1F1B: where the forward ops of each of the stage's chunks end; empty: one chunk
 };
 
 struct Physical {

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "proto/model.pb.h"
@@ -20,6 +21,7 @@
 #include "viewer/model/model.h"
 #include "viewer/model/policy.h"
 #include "viewer/model/program_reader.h"
+#include "viewer/model/transformer_reader.h"
 
 namespace liveset::model {
 namespace {
@@ -65,8 +67,12 @@ class Reader {
       case proto::Model::kGeneral: read_program(parsed.general(), root.inner("general"), dims_, errors_, builder_); break;
       case proto::Model::kRotorChain: read_rotor_chain(parsed.rotor_chain(), root.inner("rotor_chain"), errors_, builder_); break;
       case proto::Model::kMlp: mlp(parsed, root); break;
-      case proto::Model::PROGRAM_NOT_SET: errors_.fail("it describes no step: no chain, graph, general or rotor_chain", example); break;
-      default: errors_.fail("this short form is not read by this version", example); break;
+      case proto::Model::PROGRAM_NOT_SET:
+        errors_.fail("it describes no step: no chain, graph, general, mlp, transformer or rotor_chain", example);
+        break;
+      case proto::Model::kTransformer:
+        read_transformer(parsed.transformer(), root.inner("transformer"), parsed.schedule(), root.inner("schedule"), errors_, builder_);
+        break;
     }
     if (!errors_.failed()) statics(parsed, root);
     if (!errors_.failed()) physical(parsed.physical(), root.inner("physical"));
@@ -157,11 +163,15 @@ class Reader {
   }
 
   void statics(const proto::Model& parsed, const Place& root) {
+    std::set<std::string> ids;  // those of a short form are its own
+    for (const StaticStorage& storage : builder_.model.statics) ids.insert(storage.id);
     for (int i = 0; i < parsed.static_storage_size() && !errors_.failed(); ++i) {
       const proto::StaticStorage& stated = parsed.static_storage(i);
       const Place place = root.inner("static_storage", i);
       StaticStorage storage;
       storage.id = stated.id();
+      if (storage.id.empty()) errors_.fail(place.line("id", -1) + place.path + " has no id");
+      if (!ids.insert(storage.id).second) errors_.fail_at(place, "id", -1, "'" + storage.id + "' is a duplicate");
       if (!stated.memory_class().empty()) read_class(stated.memory_class(), place, "memory_class", errors_, storage.memory_class);
       errors_.size(place, "bytes", stated.has_bytes(), stated.bytes(), "size", stated.size(), dims_, storage.bytes);
       errors_.number(place, "from_step", -1, stated.from_step(), 0, storage.from_step);
@@ -223,8 +233,12 @@ class Reader {
   }
 
   void regions(const proto::Model& parsed, const Place& root, Model& model) {
-    for (int i = 0; i < parsed.region_size() && !errors_.failed(); ++i)
+    for (int i = 0; i < parsed.region_size() && !errors_.failed(); ++i) {
+      const std::size_t before = model.regions.size();
       read_region(parsed.region(i), root.inner("region", i), errors_, model);
+      for (std::size_t region = before; region < model.regions.size(); ++region)
+        model.regions[region].stated = static_cast<std::uint32_t>(i);
+    }
     if (!errors_.failed()) check_regions(root, errors_, model);
   }
 

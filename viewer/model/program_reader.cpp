@@ -272,17 +272,18 @@ void read_region(const proto::Region& stated, const Place& place, FileErrors& er
     model.regions.push_back(std::move(region));
     return;
   }
-  bool any = false;
-  for (const Unit& unit : model.units) {
-    if (!matches_name(stated.module(), unit.name)) continue;
-    any = true;
+  std::vector<Unit> named;
+  for (const Unit& unit : model.units)
+    if (matches_name(stated.module(), unit.name)) named.push_back(unit);
+  if (named.empty()) named = units_of(model, stated.module());
+  for (const Unit& unit : named) {
     HandRegion each = region;
     each.begin = unit.begin;
     each.end = unit.end;
     if (each.id.empty()) each.id = unit.name;
     model.regions.push_back(std::move(each));
   }
-  if (!any)
+  if (named.empty())
     errors.fail_at(
         place, "module", -1, "'" + stated.module() + "' names no layer",
         model.units.empty() ? "the model has none" : "layers are " + model.units.front().name + " to " + model.units.back().name);
@@ -305,7 +306,8 @@ void check_regions(const Place& root, FileErrors& errors, const Model& model) {
   std::sort(recomputed.begin(), recomputed.end(), [](const HandRegion* a, const HandRegion* b) { return a->begin < b->begin; });
   for (std::size_t i = 1; i < recomputed.size(); ++i)
     if (recomputed[i]->begin < recomputed[i - 1]->end) {
-      errors.fail("regions '" + recomputed[i - 1]->id + "' and '" + recomputed[i]->id + "' overlap" + root.path,
+      const auto later = static_cast<int>(std::max(recomputed[i - 1]->stated, recomputed[i]->stated));
+      errors.fail(root.line("region", later) + "regions '" + recomputed[i - 1]->id + "' and '" + recomputed[i]->id + "' overlap",
                   "a region inside of another one is not modelled");
       return;
     }

@@ -73,31 +73,61 @@ class RegionSchedule {
     for (std::uint32_t op = 0; op < model_.ops.size(); ++op) follow(op);
   }
 
+  // A pass is one microbatch through one chunk of the stage's ops; without interleaving there is one chunk.
+  struct Pass {
+    std::uint32_t microbatch = 0, chunk = 0;
+  };
+  // Rounds of as many microbatches as there are stages: each chunk in turn runs all of a round, backward the last chunk first.
+  std::vector<Pass> passes(bool forward) const {
+    const Microbatches& stated = model_.microbatches;
+    const std::uint64_t chunks = std::max<std::size_t>(stated.chunk_ends.size(), 1), length = chunks == 1 ? stated.count : stated.stages;
+    std::vector<Pass> out;
+    for (std::uint64_t first = 0; first < stated.count; first += length)
+      for (std::uint64_t chunk = 0; chunk < chunks; ++chunk)
+        for (std::uint64_t microbatch = first; microbatch < std::min(stated.count, first + length); ++microbatch)
+          out.push_back({static_cast<std::uint32_t>(microbatch), static_cast<std::uint32_t>(forward ? chunk : chunks - chunk - 1)});
+    return out;
+  }
+
   void microbatches() {
     using Order = Microbatches::Order;
     const Microbatches& stated = model_.microbatches;
-    // 1F1B: a stage warms up with as many forwards as stages follow it.
+    const std::vector<Pass> forwards = passes(true), backwards = passes(false);
+    const std::uint64_t chunks = std::max<std::size_t>(stated.chunk_ends.size(), 1), after = stated.stages - stated.stage - 1;
+    // 1F1B: a stage warms up with as many forwards as stages follow it; interleaved, of all chunks but the last, and twice those.
     const std::uint64_t ahead = stated.order == Order::one_by_one    ? 1
                                 : stated.order == Order::all_forward ? stated.count
-                                                                     : std::min(stated.count, stated.stages - stated.stage);
-    std::uint64_t forwards = 0, backwards = 0;
-    while (backwards < stated.count) {
-      while (forwards < stated.count && forwards < backwards + ahead) {
-        enter(static_cast<std::uint32_t>(forwards++));
-        begin_microbatch();
-        all_of(Phase::forward);
+                                : chunks == 1                        ? after + 1
+                                                                     : 2 * after + (chunks - 1) * stated.stages + 1;
+    find_chunks();
+    std::size_t ran = 0;
+    for (std::size_t back = 0; back < backwards.size(); ++back) {
+      for (; ran < forwards.size() && ran < back + ahead; ++ran) {
+        enter(forwards[ran].microbatch);
+        if (forwards[ran].chunk == 0) begin_microbatch();
+        all_of(Phase::forward, forwards[ran].chunk);
         leave();
       }
-      enter(static_cast<std::uint32_t>(backwards++));
-      all_of(Phase::loss);
-      all_of(Phase::backward);
+      enter(backwards[back].microbatch);
+      if (backwards[back].chunk + 1 == chunks) all_of(Phase::loss, backwards[back].chunk);
+      all_of(Phase::backward, backwards[back].chunk);
       leave();
     }
     for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
       if (const Phase phase = model_.ops[op].phase; phase != Phase::forward && phase != Phase::loss && phase != Phase::backward) follow(op);
   }
-  void all_of(Phase phase) {
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
+  // A forward op is of the chunk in which it stands, a backward op of its forward op's; any other of the last.
+  void find_chunks() {
+    const std::vector<std::uint32_t>& ends = model_.microbatches.chunk_ends;
+    chunks_.resize(std::max<std::size_t>(ends.size(), 1));
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      const std::uint32_t forward = model_.ops[op].phase == Phase::forward ? op : model_.ops[op].forward;
+      const auto chunk = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), forward) - ends.begin());
+      chunks_[std::min(chunk, chunks_.size() - 1)].push_back(op);
+    }
+  }
+  void all_of(Phase phase, std::uint32_t chunk) {
+    for (const std::uint32_t op : chunks_[chunk])
       if (model_.ops[op].phase == phase) follow(op);
   }
   // Each microbatch has lives of its own.
@@ -522,8 +552,9 @@ class RegionSchedule {
   std::vector<std::uint32_t> pinned_until_;
   std::vector<std::vector<std::uint32_t>> until_, ends_;
   bool ends_known_ = false, keeps_said_ = false;
-  std::vector<bool> lives_, reruns_;        // of the microbatch, as the schedule stands: tensors; regions that ran again
-  std::map<std::uint32_t, Parked> parked_;  // of microbatches that wait for their backward
+  std::vector<bool> lives_, reruns_;                // of the microbatch, as the schedule stands: tensors; regions that ran again
+  std::vector<std::vector<std::uint32_t>> chunks_;  // ops, where there are several microbatches
+  std::map<std::uint32_t, Parked> parked_;          // of microbatches that wait for their backward
   std::optional<Offloads> offloads_;
   std::vector<std::uint32_t> ready_, temporaries_, copies_;
 };

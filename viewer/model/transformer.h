@@ -40,16 +40,16 @@ namespace liveset::model {
 
 struct TransformerShape {
   enum class Norm { layer, rms };
-  enum class Positions { none, learned, rotary };
+  enum class Positions { absent, learned, rotary };
   enum class Attention { stored_scores, fused };
   enum class Recompute {
-    none,
+    nothing,
     selective,  // the attention core: scores, softmax, dropout, and their product with V
     full,       // every layer from its input
   };
-  enum class Optimizer { none, sgd, adam };
+  enum class Optimizer { absent, sgd, adam };
   // What the data-parallel ranks share out among themselves; each includes the one before (ZeRO stages 0 to 3).
-  enum class Sharding { none, optimizer, gradients, parameters };
+  enum class Sharding { nothing, optimizer, gradients, parameters };
 
   // The model. 0 where a default is said.
   std::uint64_t sequence = 0, micro_batch = 1, hidden = 0, heads = 0, layers = 0, vocabulary = 0;
@@ -74,7 +74,7 @@ struct TransformerShape {
   bool activation_fused = true;          // false: a gated MLP also keeps the activation's result, which the product reads
   bool logits_twice = false;             // while the loss reads them in logit_bytes, the output layer's own logits live, too
   std::uint64_t logit_temporaries = 0;   // further tensors of the logits' size and logit_bytes that the loss's backward has at once
-  Recompute recompute = Recompute::none;
+  Recompute recompute = Recompute::nothing;
 
   // Parallelism. microbatches 0: as many as keep every stage busy.
   std::uint64_t tensor = 1, pipeline = 1, interleave = 1, context = 1, expert = 1, expert_tensor = 0 /* tensor */, data = 1,
@@ -89,7 +89,7 @@ struct TransformerShape {
   std::uint64_t master_bytes = 4;           // of the optimizer's own copy of a parameter; 0: none
   std::uint64_t moment_bytes = 4;           // of each of Adam's two moments, or of SGD's momentum
   Optimizer optimizer = Optimizer::adam;
-  Sharding sharding = Sharding::none;
+  Sharding sharding = Sharding::nothing;
   bool gradients_between_steps = true;  // false: they are set to none after the update
   bool stage_inputs_held = false;       // a stage keeps each chunk's last input and its gradient until the chunk runs again
 

@@ -45,23 +45,6 @@ Moment TransformerMemory::peak() const {
   return most;
 }
 
-namespace {
-
-constexpr const char* korthikanti = "Korthikanti et al. 2022, section 4";
-constexpr const char* adam = "Kingma and Ba 2015";
-constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO)";
-constexpr const char* by_count = "counted from the operations";
-
-// One operation of a layer's backward.
-struct BackwardStep {
-  const char* name;
-  std::vector<const char*> releases;  // stored tensors that no later step reads
-  Exact gradients;                    // bytes of gradients that live while it runs
-  const char* gradients_formula;
-  Exact weight;       // elements of the weight gradient that it makes
-  bool core = false;  // reads what selective recomputation makes again
-};
-
 std::vector<BackwardStep> backward_steps(const TransformerShape& shape) {
   const TransformerSizes z(shape);
   const LayerWeights weights = layer_weights(shape);
@@ -72,6 +55,16 @@ std::vector<BackwardStep> backward_steps(const TransformerShape& shape) {
   const Exact query = A * z.rows * z.query, mixed = query + A * z.rows * z.key_value * 2;
   const Exact undropped = shape.hidden_dropout ? residual : Exact(0);
   const bool scores = shape.attention == TransformerShape::Attention::stored_scores;
+  // A fused kernel's backward reads its output, which is what the projection reads where no copy is made.
+  const bool core_reads_output = !scores && !shape.attention_output_copied;
+  std::vector<const char*> by_projection, by_core{"Q and K",
+                                                  "V",
+                                                  "softmax output",
+                                                  "softmax dropout mask",
+                                                  "softmax dropout output",
+                                                  "row sums of the softmax",
+                                                  "attention output of the kernel"};
+  (core_reads_output ? by_core : by_projection).push_back("attention projection input");
   std::vector<BackwardStep> steps;
   steps.push_back({"MLP dropout", {"MLP dropout mask"}, residual + undropped, "residual and its undropped gradient", 0});
   steps.push_back({"second MLP linear",
@@ -88,17 +81,10 @@ std::vector<BackwardStep> backward_steps(const TransformerShape& shape) {
                    weights.first});
   steps.push_back({"norm 2", {"norm 2 input"}, Exact(3) * residual, "residual, the norm's output and input gradients", 0});
   steps.push_back({"attention dropout", {"attention dropout mask"}, residual + undropped, "residual and its undropped gradient", 0});
-  steps.push_back({"attention projection",
-                   {},
-                   residual + undropped + query,
-                   "residual, undropped and the linear's input gradient",
-                   weights.projection});
-  steps.push_back({"attention core",
-                   {"Q and K", "V"},
-                   residual + query + mixed + (scores ? A * z.scores * 2 : Exact(0)),
-                   "residual, gradients of the core's output, of Q, K, V and of the scores",
-                   0,
-                   true});
+  steps.push_back({"attention projection", by_projection, residual + undropped + query,
+                   "residual, undropped and the linear's input gradient", weights.projection});
+  steps.push_back({"attention core", by_core, residual + query + mixed + (scores ? A * z.scores * 2 : Exact(0)),
+                   "residual, gradients of the core's output, of Q, K, V and of the scores", 0, true});
   steps.push_back({"Q, K, V linear",
                    {"shared input of Q, K, V"},
                    residual + mixed + residual,
@@ -106,6 +92,13 @@ std::vector<BackwardStep> backward_steps(const TransformerShape& shape) {
                    weights.query_key_value});
   return steps;
 }
+
+namespace {
+
+constexpr const char* korthikanti = "Korthikanti et al. 2022, section 4";
+constexpr const char* adam = "Kingma and Ba 2015";
+constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO)";
+constexpr const char* by_count = "counted from the operations";
 
 class Builder {
  public:
@@ -190,7 +183,7 @@ class Builder {
   }
 
   void optimizer() {
-    if (shape_.optimizer == TransformerShape::Optimizer::none) return;
+    if (shape_.optimizer == TransformerShape::Optimizer::absent) return;
     const bool sharded = shards(Sharding::optimizer), is_adam = shape_.optimizer == TransformerShape::Optimizer::adam;
     for (const bool expert : {false, true}) {
       const std::string of = expert ? " of experts" : "";
@@ -214,7 +207,7 @@ class Builder {
   }
 
   bool kept(const StoredTensor& tensor) const {
-    return shape_.recompute == Recompute::none || (shape_.recompute == Recompute::full ? tensor.layer_input : !tensor.attention_core);
+    return shape_.recompute == Recompute::nothing || (shape_.recompute == Recompute::full ? tensor.layer_input : !tensor.attention_core);
   }
 
   // Which stored tensors of the layer that goes backward still live at a step.

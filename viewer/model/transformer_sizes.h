@@ -29,6 +29,17 @@ struct LayerWeights {
 };
 LayerWeights layer_weights(const TransformerShape& shape);
 
+// One operation of a layer's backward, in the order in which they run.
+struct BackwardStep {
+  const char* name;
+  std::vector<const char*> releases;  // stored tensors that no later step reads
+  Exact gradients;                    // bytes of gradients that live while it runs
+  const char* gradients_formula;
+  Exact weight;       // elements of the weight gradient that it makes
+  bool core = false;  // reads what selective recomputation makes again
+};
+std::vector<BackwardStep> backward_steps(const TransformerShape& shape);
+
 inline constexpr std::uint64_t max_ranks = 1'000'000;  // more stages or chunks than anybody has
 
 Error transformer_error(std::string what, std::string hint = "");

@@ -10,7 +10,7 @@ namespace liveset::report {
 
 // What is said of a side beside its figures.
 struct SideLabel {
-  std::string label;   // of a dry run: "exact", "estimate"; empty: measured, or predicted by a model
+  std::string label;   // of a dry run or a model: "exact", "estimate"; empty: measured, or predicted without assumptions
   std::string policy;  // of a model
 };
 

@@ -36,6 +36,7 @@ const Candidate* as_fast(const PlanReport& report, const Candidate& given) {
 ordered_json plan_json(const PlanReport& report) {
   const model::SearchResult& result = report.result;
   ordered_json json{{"schema", "liveset.plan/1"}, {"model", report.model}, {"layers", report.layers}};
+  json["estimate"] = report.estimate.empty() ? ordered_json(nullptr) : ordered_json(report.estimate);
   if (report.budget) {
     json["budget"] = *report.budget;
     json["feasible"] = result.best.has_value();
@@ -103,6 +104,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
     }
     text += table.render();
   }
+  if (!report.estimate.empty()) text += "\nestimate      " + wrapped(report.estimate, style, 14) + "\n";
   return text;
 }
 

@@ -12,6 +12,7 @@ namespace liveset::report {
 
 struct PlanReport {
   std::string model;
+  std::string estimate;  // why figures are estimates; empty: they are not
   std::uint64_t layers = 0;
   std::optional<std::uint64_t> budget;
   model::SearchResult result;

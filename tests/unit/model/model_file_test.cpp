@@ -87,7 +87,7 @@ TEST(ModelFile, LayersRunInAnOrderThatTheirReadsAllow) {
 TEST(ModelFile, SaysLineAndFieldOfWhatIsWrong) {
   EXPECT_THAT(refusal(""), HasSubstr("the file is empty"));
   EXPECT_THAT(refusal("name: 'x'"),
-              HasSubstr("it describes no step: no chain, graph, general or rotor_chain (the smallest model is: chain {"));
+              HasSubstr("it describes no step: no chain, graph, general, mlp, transformer or rotor_chain (the smallest model is: chain {"));
   EXPECT_THAT(refusal("chain {\n  length: 6\n  bytes: -8\n}"), HasSubstr("line 3: chain.bytes is -8, must be at least 0"));
   EXPECT_THAT(refusal("chain {\n length: 0\n}"), HasSubstr("line 2: chain.length is 0, must be at least 1"));
   EXPECT_THAT(refusal("chain { }"), HasSubstr("chain.length is 0"));

@@ -2,11 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/acceptance.h"
 #include "viewer/model/predict.h"
+#include "viewer/model/transformer_step.h"
 
 namespace liveset::model {
 namespace {
 
+using nlohmann::json;
 using ::testing::HasSubstr;
 using trace::MemoryClass;
 using trace::Phase;
@@ -103,6 +106,217 @@ TEST(Mlp, WhatIsAssumedIsSaid) {
   EXPECT_EQ(estimate("mlp { batch: 1 widths: [1, 1] }"), "");
   EXPECT_NE(estimate("mlp { batch: 1 widths: [1, 1] element_bytes: 2 }"), "");
   EXPECT_NE(estimate("mlp { batch: 1 widths: [1, 1] } physical { allocator: 'cuda' }"), "");
+}
+
+// A model file of a shape, and the same shape for the formulas.
+struct Configuration {
+  TransformerShape shape;
+  std::uint64_t stage = 0;
+  std::string more;  // fields of the file
+};
+
+std::string file_of(const Configuration& configuration) {
+  const TransformerShape& shape = configuration.shape;
+  const auto field = [](const char* name, std::uint64_t value) { return std::string(" ") + name + ": " + std::to_string(value); };
+  return "transformer {" + field("sequence", shape.sequence) + field("micro_batch", shape.micro_batch) + field("hidden", shape.hidden) +
+         field("heads", shape.heads) + field("layers", shape.layers) + field("vocabulary", shape.vocabulary) +
+         field("tensor_parallel", shape.tensor) + field("pipeline_stages", shape.pipeline) + field("interleave", shape.interleave) +
+         field("stage", configuration.stage) + (shape.sequence_parallel ? " sequence_parallel: true" : "") +
+         (shape.hidden_dropout ? "" : " dropout: false") + configuration.more + " }" +
+         (shape.microbatches != 0 ? " schedule { microbatches: " + std::to_string(shape.microbatches) + " }" : "");
+}
+
+TransformerShape shape_of(const json& config) {
+  TransformerShape shape;
+  shape.sequence = config.at("s");
+  shape.micro_batch = config.at("b");
+  shape.hidden = config.at("h");
+  shape.heads = config.at("a");
+  shape.layers = config.at("L");
+  shape.tensor = config.at("t");
+  shape.pipeline = config.at("p");
+  shape.interleave = config.at("m");
+  shape.vocabulary = config.at("V");
+  shape.optimizer = TransformerShape::Optimizer::absent;
+  return shape;
+}
+
+const std::vector<std::pair<const char*, TransformerShape::Recompute>> policies = {
+    {"save-all", TransformerShape::Recompute::nothing},
+    {"full", TransformerShape::Recompute::full},
+    {"regions:core_attention", TransformerShape::Recompute::selective},
+};
+
+// The executed step has the peak of the formulas, to the byte, under all three policies.
+void expect_peaks(Configuration configuration) {
+  const std::string text = file_of(configuration);
+  SCOPED_TRACE(text);
+  TransformerShape shape = configuration.shape;
+  if (shape.microbatches == 0) shape.microbatches = busy_microbatches(shape.pipeline, shape.interleave);
+  for (const auto& [policy, recompute] : policies) {
+    SCOPED_TRACE(policy);
+    shape.recompute = recompute;
+    const Result<TransformerMemory> memory = transformer_memory(shape, {configuration.stage, false});
+    ASSERT_TRUE(memory) << memory.error().message();
+    const Prediction step = predicted(text, policy);
+    EXPECT_EQ(Exact(step.memory.peak_bytes).text(), memory->total(memory->peak()).text());
+  }
+}
+
+// What the layers have stored when the first backward begins.
+std::uint64_t stored_in_layers(const Prediction& step, const Model& model) {
+  std::uint64_t bytes = 0, first = 0;
+  while (first < step.memory.events.size() && step.memory.events[first].phase != Phase::backward) ++first;
+  for (const PredictedBlock& block : step.memory.blocks)
+    if (block.made < first && block.freed >= first && block.memory_class == MemoryClass::activation &&
+        step.tensor_name(model, block.tensor).substr(0, 6) == "layer.")
+      bytes += block.bytes;
+  return bytes;
+}
+
+// The published values: what a first stage stores of its layers, by setting.
+TEST(TransformerFile, PublishedBytesOfTheFirstStage) {
+  const std::vector<std::tuple<const char*, bool, const char*>> settings = {{"tp", false, "save-all"},
+                                                                            {"tp_sp", true, "save-all"},
+                                                                            {"tp_selective", false, "regions:core_attention"},
+                                                                            {"tp_sp_selective", true, "regions:core_attention"},
+                                                                            {"full", false, "full"}};
+  int checked = 0;
+  for (const json& fact : test::acceptance("transformer").at("paper_models")) {
+    Configuration configuration{shape_of(fact.at("config")), 0, ""};
+    for (const auto& [name, sequence_parallel, policy] : settings) {
+      SCOPED_TRACE(fact.at("name").get<std::string>() + " " + name);
+      configuration.shape.sequence_parallel = sequence_parallel;
+      const Result<Model> model = parse_model(file_of(configuration), "");
+      ASSERT_TRUE(model) << model.error().message();
+      const Result<Prediction> step = predict(*model, *parse_policy(policy));
+      ASSERT_TRUE(step) << step.error().message();
+      EXPECT_EQ(stored_in_layers(*step, *model), fact.at("first_stage_layers_bytes").at(name).get<std::uint64_t>());
+      ++checked;
+    }
+  }
+  EXPECT_EQ(checked, 20);
+}
+
+TEST(TransformerFile, PeaksAreThoseOfTheFormulas) {
+  for (const char* list : {"paper_models", "synthetic"})
+    for (const json& fact : test::acceptance("transformer").at(list)) {
+      Configuration configuration{shape_of(fact.at("config")), 0, ""};
+      // Interleaved, the dropout masks of the embedding reach their maximum after the first backward, and the formulas stop there.
+      if (configuration.shape.interleave > 1) configuration.shape.hidden_dropout = configuration.shape.attention_dropout = false;
+      if (!parse_model(file_of(configuration), "")) {
+        EXPECT_EQ(fact.at("name"), "not-divisible");
+        continue;
+      }
+      expect_peaks(configuration);
+      configuration.shape.sequence_parallel = true;
+      expect_peaks(configuration);
+    }
+}
+
+TEST(TransformerFile, EveryStageAndEveryExtra) {
+  TransformerShape shape;
+  shape.sequence = 128;
+  shape.micro_batch = 2;
+  shape.hidden = 64;
+  shape.heads = 8;
+  shape.layers = 8;
+  shape.vocabulary = 1000;
+  shape.optimizer = TransformerShape::Optimizer::absent;
+  expect_peaks({shape, 0, ""});
+  TransformerShape adam = shape;
+  adam.optimizer = TransformerShape::Optimizer::adam;
+  expect_peaks({adam, 0, " optimizer: 'adam'"});
+  adam.sharding = TransformerShape::Sharding::optimizer;
+  adam.data = 4;
+  expect_peaks({adam, 0, " optimizer: 'adam' distributed_optimizer: true data_parallel: 4"});
+  adam.sharding = TransformerShape::Sharding::parameters;
+  expect_peaks({adam, 0, " optimizer: 'adam' data_shard: 3 data_parallel: 4"});
+  TransformerShape modern = shape;
+  modern.attention = TransformerShape::Attention::fused;
+  modern.key_value_heads = 2;
+  modern.gated_mlp = true;
+  modern.ffn = 160;
+  modern.norm = TransformerShape::Norm::rms;
+  modern.positions = TransformerShape::Positions::absent;
+  modern.linear_biases = modern.tied_embeddings = modern.hidden_dropout = modern.attention_dropout = false;
+  const std::string fields =
+      " flash_attention: true key_value_heads: 2 gated: true ffn: 160 rms_norm: true position_embeddings: false biases: false "
+      "tied_embeddings: false";
+  expect_peaks({modern, 0, fields});
+  modern.experts = 8;
+  modern.experts_per_token = 2;
+  modern.expert = 4;
+  modern.context = 2;
+  expect_peaks({modern, 0, fields + " experts: 8 experts_per_token: 2 expert_parallel: 4 context_parallel: 2"});
+  shape.pipeline = 4;
+  for (const std::uint64_t stage : {0, 1, 3}) {
+    shape.microbatches = 8;
+    expect_peaks({shape, stage, ""});
+    shape.microbatches = 2;
+    expect_peaks({shape, stage, ""});
+  }
+  shape.interleave = 2;
+  shape.hidden_dropout = shape.attention_dropout = false;
+  for (const std::uint64_t stage : {0, 2, 3})
+    for (const std::uint64_t microbatches : {4, 6, 8}) {
+      shape.microbatches = microbatches;
+      expect_peaks({shape, stage, ""});
+    }
+}
+
+// Recomputing costs what the papers count: a layer's forward, or its attention core's two products.
+TEST(TransformerFile, ExtraCostIsThatOfThePapers) {
+  const json& fact = test::acceptance("transformer").at("paper_models")[0];
+  Configuration configuration{shape_of(fact.at("config")), 0, ""};
+  const std::uint64_t s = configuration.shape.sequence, b = configuration.shape.micro_batch, h = configuration.shape.hidden,
+                      L = configuration.shape.layers, t = configuration.shape.tensor;
+  const std::string text = file_of(configuration);
+  EXPECT_EQ(predicted(text, "full").extra_cost, L * (24 * b * s * h * h + 4 * b * s * s * h) / t);
+  EXPECT_EQ(predicted(text, "regions:core_attention").extra_cost, L * 4 * b * s * s * h / t);
+  EXPECT_EQ(predicted(text).extra_cost, 0u);
+}
+
+TEST(TransformerFile, FirstStepHasNoMomentsAndPartsHaveNames) {
+  const std::string text = "transformer { sequence: 128 micro_batch: 2 hidden: 64 heads: 8 layers: 2 vocabulary: 1000 optimizer: 'adam' }";
+  const Prediction late = predicted(text), first = predicted(text, "save-all", {0});
+  // 12Lh^2 + 13Lh + (V + s)h, and the final norm; 2 + 4 + 4 bytes each, and two moments of 4.
+  const std::uint64_t parameters = 12 * 2 * 64 * 64 + 13 * 2 * 64 + (1000 + 128) * 64 + 2 * 64;
+  EXPECT_EQ(late.memory.static_bytes, 18 * parameters);
+  EXPECT_EQ(first.memory.static_bytes, 10 * parameters);
+  std::vector<std::string> names;
+  for (const StaticStorage& storage : late.memory.statics) names.push_back(storage.id);
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"word embedding", "gradients", "master parameters", "first moments", "second moments"}));
+  const Result<Model> model = parse_model(text, "");
+  ASSERT_TRUE(model);
+  EXPECT_THAT(model->estimate, HasSubstr("by formula, without rounding and fragmentation of the allocator; "));
+  EXPECT_EQ(model->units.front().name, "layer.1");
+}
+
+TEST(TransformerFile, SaysLineAndFieldOfWhatIsWrong) {
+  const std::string good = "sequence: 128 micro_batch: 2 hidden: 64 heads: 8 layers: 8 vocabulary: 1000";
+  const auto expect = [&](const std::string& fields, const std::string& what) {
+    EXPECT_THAT(refusal("transformer {\n" + good + "\n" + fields + "\n}"), HasSubstr("m.textproto: bad model: line " + what)) << fields;
+  };
+  EXPECT_THAT(refusal("transformer { }"), HasSubstr("transformer.sequence is 0, must be at least 1"));
+  EXPECT_THAT(refusal("transformer {\n sequence: 8\n micro_batch: -1 }"), HasSubstr("line 3: transformer.micro_batch is -1"));
+  expect("pipeline_stages: 0", "3: transformer.pipeline_stages is 0, must be at least 1");
+  expect("stage: 1", "3: transformer.stage is 1, the last is 0");
+  expect("optimizer: 'lion'", "3: transformer.optimizer 'lion' is none of none, sgd, momentum, adam");
+  expect("element_bytes: 0", "3: transformer.element_bytes is 0 bytes an element, must be 1 to 64");
+  expect("data_shard: 4", "3: transformer.data_shard is 4, must be 0 to 3");
+  expect("key_value_heads: 3", "2: transformer: heads are no multiple of key-value heads");
+  expect("interleave: 2", "2: transformer: interleaving needs more than one pipeline stage");
+  expect("pipeline_stages: 3", "2: transformer: layers are no multiple of pipeline stages");
+  expect("pipeline_stages: 4 interleave: 4", "2: transformer: layers are no multiple of pipeline stages times interleaving");
+  expect("tensor_parallel: 7", "2: transformer: the ranks cannot share");
+  expect("experts: 4", "2: transformer: a token goes to 0 of 4 experts");
+  expect("ffn: 4611686018427387904", "2: transformer: 4611686018427387904 is no size");
+  expect("ffn: 1152921504606846976", "2: transformer: a size reaches 2^63");
+  expect("}\nschedule { order: 'all-fwd'", "4: schedule.order is 'all-fwd', and the formulas know 1f1b");
+  expect("}\nschedule { stages: 2", "4: schedule.stages is given; a transformer has pipeline_stages and stage of its own");
+  expect("}\nschedule { microbatches: 1000000", "2: transformer: 1000000 microbatches of 10 blocks are too many to list");
+  expect("}\nstatic_storage { id: 'gradients' bytes: 1", "4: static_storage[0].id 'gradients' is a duplicate");
 }
 
 }  // namespace

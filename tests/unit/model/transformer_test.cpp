@@ -90,7 +90,7 @@ void expect_model(const json& fact) {
     if (total) {
       EXPECT_EXACT(stored_at_forward_end(counted), exact(fact.at("first_stage_total_bytes").at(name)));
     }
-    if (counted.recompute == Recompute::none) {
+    if (counted.recompute == Recompute::nothing) {
       EXPECT_EXACT(sum(*stored_tensors(counted)), exact(layer.at(name)));
     }
     if (total) {
