@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""proto/MODEL.md is true: every example is read, and predicts what it expects; every field of proto/model.proto is told of.
+
+usage: model_document.py LIVESET PROTO_FOLDER
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+EXPECT = re.compile(r"^expect \{ (.*) \}$", re.MULTILINE)
+# Where a prediction has each counter.
+COUNTERS = {"peak_ids": ("peak", "ids"), "peak_bytes": ("peak", "bytes"), "requested": ("memory", "peak", "bytes"), "forward_cost": ("forward_cost",)}
+
+
+def expectations(language, text):
+    if language == "json":
+        return json.loads(text)["expect"]
+    return [{name: value.strip('"') for name, value in re.findall(r'(\w+): ("[^"]*"|\d+)', fields)} for fields in EXPECT.findall(text)]
+
+
+def predicted(liveset, path, policy):
+    done = subprocess.run([liveset, "predict", path, "--policy", policy, "--format", "json"], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{path.read_text()}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def check_examples(liveset, document):
+    examples = re.findall(r"^```(textproto|json)\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
+    forms, wrong = set(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (language, text) in enumerate(examples):
+            path = pathlib.Path(folder) / f"{number}.model"
+            path.write_text(text)
+            expected = expectations(language, text)
+            assert expected, f"an example expects nothing:\n{text}"
+            forms.update(re.findall(r'^"?(chain|graph|general|mlp|transformer|rotor_chain)\b', text.replace(' "', '"'), re.MULTILINE))
+            for each in expected:
+                found = predicted(liveset, path, each.get("policy", "save-all"))
+                for key in COUNTERS[each["counter"]]:
+                    found = found[key]
+                print(number, each, found)
+                if found != int(each["value"]):
+                    wrong.append(f"{each}: {found}\n{text}")
+    assert forms == {"chain", "graph", "general", "mlp", "transformer", "rotor_chain"}, forms
+    return wrong
+
+
+def check_fields(document, schema):
+    schema = re.sub(r"//.*", "", schema)
+    fields = set(re.findall(r"^\s*(?:optional |repeated )?\w+ (\w+) = \d+;", schema, re.MULTILINE))
+    assert len(fields) > 100, fields
+    return [f"{field} is not told of" for field in sorted(fields) if not re.search(rf"\b{field}\b", document)]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[2])
+    document = (folder / "MODEL.md").read_text()
+    wrong = check_examples(sys.argv[1], document) + check_fields(document, (folder / "model.proto").read_text())
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
