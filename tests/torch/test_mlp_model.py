@@ -72,7 +72,7 @@ class MlpModelTest(TorchTest):
         found = json.loads(done.stdout)
         self.assertEqual(found["difference"], 0)
         self.assertEqual((found["values"]["missing"], found["values"]["extra"]), (0, 0))
-        self.assertGreaterEqual(found["values"]["matched"], 8)
+        self.assertEqual(found["values"]["matched"], 3)  # of what backward needs, at its largest moment: the batch, the target, one output
 
 
 if __name__ == "__main__":

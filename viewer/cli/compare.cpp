@@ -181,7 +181,7 @@ Result<PhysicalPart> physical_part(const Options& options, const Predicted& pred
     return part;
   }
   if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
-  report::GapReport shown{std::move(*found), {}, {label_of(predicted.described), predicted.policy.text}};
+  report::GapReport shown{std::move(*found), {}, {estimate_label(predicted.described), predicted.policy.text}};
   Result<std::string> label = label_of(file, shown.found.measured);
   if (!label) return label.take_error();
   shown.measured.label = *label;

@@ -21,7 +21,7 @@ Result<Predicted> predict(const ModelOptions& options) {
   return Predicted{std::move(*policy), std::move(*model), std::move(*prediction)};
 }
 
-std::string label_of(const model::Model& model) { return model.estimate.empty() ? "" : "estimate"; }
+std::string estimate_label(const model::Model& model) { return model.estimate.empty() ? "" : "estimate"; }
 
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
                    const Context& context) {

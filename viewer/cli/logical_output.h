@@ -22,7 +22,7 @@ struct Predicted {
 };
 Result<Predicted> predict(const ModelOptions& options);
 // "estimate", or nothing.
-std::string label_of(const model::Model& model);
+std::string estimate_label(const model::Model& model);
 
 // `head`: the fields of the JSON form that come first; `title`: the first line of the table form.
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,

@@ -24,16 +24,15 @@ Status run(const ModelOptions& options, Context& context) {
   const Result<Predicted> predicted = predict(options);
   if (!predicted) return predicted.error();
   const auto& [policy, model, prediction] = *predicted;
-  nlohmann::ordered_json head{
-      {"schema", "liveset.predict/1"},
-      {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
-      {"estimate", model.estimate.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(model.estimate)},
-      {"policy", policy.text},
-      {"boundaries", prediction.boundaries},
-      {"conventions", conventions_json(model.conventions)},
-      {"forward_cost", prediction.forward_cost}};
+  nlohmann::ordered_json head{{"schema", "liveset.predict/1"},
+                              {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
+                              {"policy", policy.text},
+                              {"boundaries", prediction.boundaries},
+                              {"conventions", conventions_json(model.conventions)},
+                              {"forward_cost", prediction.forward_cost}};
   const Result<model::Outcome> outcome = model::outcome(model, policy, prediction);
   if (!outcome) return outcome.error();
+  head["estimate"] = model.estimate.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(model.estimate);
   head["memory"] = report::outcome_json(*outcome, model::CounterKind::requested);
   const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
                             std::to_string(model.units.size()) + " layers, policy " + policy.text +

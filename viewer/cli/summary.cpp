@@ -44,7 +44,7 @@ Result<report::GapReport> prediction_of(const SummaryOptions& options, const tra
   Result<compare::PeakComparison> found = compare::compare_with_model(file, {options.heap, options.counter, range, bar.callback()},
                                                                       predicted->described, predicted->policy, options.model);
   if (!found) return found.take_error();
-  return report::GapReport{std::move(*found), {}, {label_of(predicted->described), predicted->policy.text}};
+  return report::GapReport{std::move(*found), {}, {estimate_label(predicted->described), predicted->policy.text}};
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ Place Place::inner(const char* name, int index) const {
 
 std::string Place::line(const char* name, int index) const {
   if (tree == nullptr) return "";
+  if (index < 0 && field(name)->is_repeated()) index = 0;  // the list as a whole: protobuf ends the program that asks for its place
   int found = tree->GetLocation(field(name), index).line;
   if (found < 0 && index > 0) found = tree->GetLocation(field(name), 0).line;  // [a, b]: only the list's begin is known
   return found < 0 ? "" : "line " + std::to_string(found + 1) + ": ";

@@ -50,6 +50,8 @@ class StepWriter {
   Status write() {
     if (shape_.layers % (shape_.pipeline * shape_.interleave) != 0)
       return transformer_error("layers are no multiple of pipeline stages times interleaving");
+    if (shape_.interleave > 1 && shape_.microbatches % shape_.pipeline != 0)
+      return transformer_error("microbatches are no multiple of pipeline stages, which interleaving needs");
     Result<std::vector<TransformerBlock>> blocks = transformer_blocks(shape_, stage_);
     if (!blocks) return blocks.take_error();
     blocks_ = std::move(*blocks);

@@ -14,15 +14,13 @@ OPTIMIZERS = {"sgd": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
 
 
 class Segments(nn.Sequential):
-    """Runs `segment` layers (a linear with its activation) at a time in a checkpointed region; 0: none."""
+    """Runs `segment` layers (a linear with its activation) at a time in a checkpointed region."""
 
     def __init__(self, modules, segment):
         super().__init__(*modules)
         self.segment = segment
 
     def forward(self, x):
-        if self.segment == 0:
-            return super().forward(x)
         modules = list(self)
         for begin in range(0, len(modules), 2 * self.segment):
             x = checkpoint(nn.Sequential(*modules[begin:begin + 2 * self.segment]), x, use_reentrant=False)
@@ -49,7 +47,7 @@ def main():
     options = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model = Segments(modules_of(options), options.segment)
+    model = Segments(modules_of(options), options.segment) if options.segment else nn.Sequential(*modules_of(options))
     x = torch.randn(options.batch, options.widths[0], dtype=TYPES[options.element_bytes])
     target = torch.randn(options.batch, options.widths[-1], dtype=x.dtype) if options.loss == "mse" else None
     optimizer = OPTIMIZERS[options.optimizer](model.parameters())
