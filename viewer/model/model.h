@@ -6,6 +6,7 @@
 // and of costs are below 2^62, `frees` holds every tensor that dies in the step exactly once.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -113,6 +114,11 @@ struct Expectation {
   double tolerance = 0;
 };
 
+// What a part of a predicted peak is made of, where a formula says it.
+struct Formula {
+  std::string formula, source;
+};
+
 struct Model {
   std::string name;
   Conventions conventions;
@@ -129,8 +135,9 @@ struct Model {
   Microbatches microbatches;
   Physical physical;
   std::vector<Expectation> expectations;
-  std::string estimate;                   // why what it predicts is an estimate; empty: nothing is assumed
-  std::optional<plan::RotorChain> rotor;  // the same as a chain of stages, for the planner
+  std::string estimate;                                  // why what it predicts is an estimate; empty: nothing is assumed
+  std::map<std::string, Formula, std::less<>> formulas;  // by what stands behind the '/' of an id, of one tensor; of a static by its id
+  std::optional<plan::RotorChain> rotor;                 // the same as a chain of stages, for the planner
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }

@@ -124,6 +124,12 @@ void read_transformer(const proto::Transformer& transformer, const Place& place,
   }
   Result<TransformerMemory> memory = transformer_memory(reader.shape, {reader.stage, false});
   if (!memory) return;
+  for (const MemoryPart& part : memory->parts) builder.model.formulas[part.name] = {part.formula, part.source};
+  if (const Result<std::vector<StoredTensor>> stored = stored_tensors(reader.shape))
+    for (const StoredTensor& tensor : *stored) builder.model.formulas[tensor.name].formula = tensor.formula;
+  if (const Result<std::vector<TransformerBlock>> blocks = transformer_blocks(reader.shape, reader.stage))
+    for (const TransformerBlock& block : {blocks->front(), blocks->back()})
+      for (const StoredTensor& tensor : block.stored) builder.model.formulas[tensor.name].formula = tensor.formula;
   std::string& estimate = builder.model.estimate;
   for (const std::string& what : memory->not_counted) estimate += (estimate.empty() ? "by formula, without " : "; ") + what;
 }

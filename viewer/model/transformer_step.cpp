@@ -52,14 +52,14 @@ class StepWriter {
       return transformer_error("layers are no multiple of pipeline stages times interleaving");
     if (shape_.interleave > 1 && shape_.microbatches % shape_.pipeline != 0)
       return transformer_error("microbatches are no multiple of pipeline stages, which interleaving needs");
+    const std::uint64_t layers = shape_.layers / shape_.pipeline, each = 2 * layer_ops().size();
+    if (layers > max_list / each || shape_.microbatches > max_list / each / layers)
+      return transformer_error(
+          std::to_string(shape_.microbatches) + " microbatches of " + std::to_string(layers) + " layers are too many to list",
+          "a few microbatches more than stages show the same peak");
     Result<std::vector<TransformerBlock>> blocks = transformer_blocks(shape_, stage_);
     if (!blocks) return blocks.take_error();
     blocks_ = std::move(*blocks);
-    const std::uint64_t ops = blocks_.size() * 2 * layer_ops().size();
-    if (ops > max_list || shape_.microbatches > max_list / ops)
-      return transformer_error(
-          std::to_string(shape_.microbatches) + " microbatches of " + std::to_string(blocks_.size()) + " blocks are too many to list",
-          "a few microbatches more than stages show the same peak");
     if (Status status = statics(); !status) return status;
     if (Status status = gathered(); !status) return status;
     for (const TransformerBlock& block : blocks_) {

@@ -1,6 +1,7 @@
 #include "viewer/model/whatif.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "viewer/ledger/value_names.h"
@@ -33,6 +34,41 @@ std::vector<LiveTensor> largest_live(const Model& model, const Prediction& predi
   return live;
 }
 
+// "layer.3/softmax output" and "layer.4/softmax output#2" are the same part.
+std::string_view part_name(std::string_view id) {
+  id = id.substr(id.rfind('/') + 1);
+  const std::size_t sign = id.rfind('#');
+  const bool numbered = sign != id.npos && sign + 1 < id.size() && id.find_first_not_of("0123456789", sign + 1) == id.npos;
+  return numbered ? id.substr(0, sign) : id;
+}
+
+std::vector<PeakPart> parts_at_peak(const Model& model, const Prediction& prediction) {
+  const MemoryCurve& memory = prediction.memory;
+  std::map<std::pair<std::string, trace::MemoryClass>, PeakPart> parts;
+  const auto add = [&](std::string_view id, trace::MemoryClass memory_class, std::uint64_t bytes) {
+    PeakPart& part = parts[{std::string(part_name(id)), memory_class}];
+    ++part.count;
+    part.bytes += bytes;
+  };
+  // Of a recorded step there are hundreds, whose names say where they are.
+  for (const StaticStorage& storage : memory.statics)
+    add(model.formulas.contains(storage.id) ? std::string_view(storage.id) : trace::class_name(storage.memory_class), storage.memory_class,
+        storage.bytes);
+  if (memory.peak_event != never)
+    for (const PredictedBlock& block : memory.blocks)
+      if (block.made <= memory.peak_event && block.freed > memory.peak_event)
+        add(prediction.tensor_name(model, block.tensor), block.memory_class, block.bytes);
+  std::vector<PeakPart> out;
+  for (auto& [key, part] : parts) {
+    part.name = key.first;
+    part.memory_class = key.second;
+    if (const auto found = model.formulas.find(key.first); found != model.formulas.end()) part.formula = found->second;
+    out.push_back(std::move(part));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const PeakPart& a, const PeakPart& b) { return a.bytes > b.bytes; });
+  return out;
+}
+
 }  // namespace
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options) {
@@ -54,6 +90,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   out.prefetched_bytes = prediction.prefetched_bytes;
   out.peak_ids = prediction.ledger.peak_ids;
   out.class_bytes = class_bytes_after(prediction.memory, prediction.memory.peak_event);
+  out.parts = parts_at_peak(model, prediction);
   out.live = largest_live(model, prediction);
   return out;
 }

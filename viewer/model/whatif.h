@@ -14,6 +14,14 @@ struct LiveTensor {
   std::uint64_t bytes = 0;
 };
 
+// Everything of one name at the peak: the same tensor of every layer and microbatch; a static that has a formula, or all others of a class.
+struct PeakPart {
+  std::string name;  // "softmax output", "AddmmBackward0.mat1"
+  trace::MemoryClass memory_class = trace::MemoryClass::none;
+  std::uint64_t count = 0, bytes = 0;
+  Formula formula;  // of one of them; empty: not known
+};
+
 struct Outcome {
   static constexpr std::size_t max_live = 50;
 
@@ -24,6 +32,7 @@ struct Outcome {
   std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; in no cost
   std::uint64_t peak_ids = 0;
   std::vector<std::uint64_t> class_bytes;  // by MemoryClass, live at the peak of requested
+  std::vector<PeakPart> parts;             // at the same moment: they sum to the peak; the largest first
   std::vector<LiveTensor> live;            // then: the largest that the step made
 };
 

@@ -43,6 +43,14 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
   for (std::size_t index = 0; index < outcome.class_bytes.size(); ++index)
     if (outcome.class_bytes[index] != 0)
       json["classes"][std::string(trace::class_name(static_cast<trace::MemoryClass>(index)))] = outcome.class_bytes[index];
+  json["parts"] = ordered_json::array();
+  for (const model::PeakPart& part : outcome.parts) {
+    json["parts"].push_back(
+        {{"name", part.name}, {"class", trace::class_name(part.memory_class)}, {"count", part.count}, {"bytes", part.bytes}});
+    if (part.formula.formula.empty()) continue;
+    json["parts"].back()["formula"] = part.formula.formula;
+    json["parts"].back()["source"] = part.formula.source;
+  }
   json["live"] = ordered_json::array();
   for (const model::LiveTensor& tensor : outcome.live)
     json["live"].push_back({{"name", tensor.name}, {"class", trace::class_name(tensor.memory_class)}, {"bytes", tensor.bytes}});

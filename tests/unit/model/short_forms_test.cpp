@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/acceptance.h"
-#include "viewer/model/predict.h"
 #include "viewer/model/transformer_step.h"
+#include "viewer/model/whatif.h"
 
 namespace liveset::model {
 namespace {
@@ -291,6 +291,20 @@ TEST(TransformerFile, FirstStepHasNoMomentsAndPartsHaveNames) {
   EXPECT_THAT(names, ::testing::IsSupersetOf({"word embedding", "gradients", "master parameters", "first moments", "second moments"}));
   const Result<Model> model = parse_model(text, "");
   ASSERT_TRUE(model);
+  // Every part of the peak by name, with its formula: they sum to it.
+  const Result<Outcome> outcome = model::outcome(*model, *parse_policy("save-all"));
+  ASSERT_TRUE(outcome);
+  std::uint64_t sum = 0;
+  for (const PeakPart& part : outcome->parts) {
+    sum += part.bytes;
+    EXPECT_NE(part.formula.formula, "") << part.name;
+    if (part.name != "softmax output") continue;
+    EXPECT_EQ(part.count, 2u);
+    EXPECT_EQ(part.bytes, 2u * 2 * 8 * 128 * 128 * 2);
+    EXPECT_EQ(part.formula.formula, "2as^2b/t");
+    EXPECT_EQ(part.formula.source, "Korthikanti et al. 2022, section 4");
+  }
+  EXPECT_EQ(sum, outcome->counters.requested.bytes);
   EXPECT_THAT(model->estimate, HasSubstr("by formula, without rounding and fragmentation of the allocator; "));
   EXPECT_EQ(model->units.front().name, "layer.1");
 }
@@ -319,8 +333,10 @@ TEST(TransformerFile, SaysLineAndFieldOfWhatIsWrong) {
   expect("ffn: 1152921504606846976", "2: transformer: a size reaches 2^63");
   expect("}\nschedule { order: 'all-fwd'", "4: schedule.order is 'all-fwd', and the formulas know 1f1b");
   expect("}\nschedule { stages: 2", "4: schedule.stages is given; a transformer has pipeline_stages and stage of its own");
-  expect("}\nschedule { microbatches: 1000000", "2: transformer: 1000000 microbatches of 10 blocks are too many to list");
+  expect("}\nschedule { microbatches: 1000000", "2: transformer: 1000000 microbatches of 8 layers are too many to list");
   expect("}\nstatic_storage { id: 'gradients' bytes: 1", "4: static_storage[0].id 'gradients' is a duplicate");
+  EXPECT_THAT(refusal("transformer { sequence: 1 micro_batch: 1 hidden: 1 heads: 1 vocabulary: 1 layers: 1000000000000 }"),
+              HasSubstr("1 microbatches of 1000000000000 layers are too many to list"));
 }
 
 }  // namespace
