@@ -1,12 +1,14 @@
-// Model files against mutation: whatever the bytes, parsing gives a model or an error of one line; a model that is accepted has a
-// prediction for every policy that keeps the rules of a ledger. Deterministic; `model_fuzz [ROUNDS [SEED]]`.
+// Model files against mutation: whatever the bytes, parsing gives a model or an error of one line; a model that is accepted has, for a
+// policy of every form, a prediction that keeps the rules of tests/support/prediction_rules.h, or a reason why that policy does not fit;
+// and written as text and read again it predicts the same. Deterministic; `model_fuzz [ROUNDS [SEED]]`.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "viewer/model/predict.h"
+#include "tests/support/prediction_rules.h"
+#include "tests/support/random_model.h"
 
 namespace {
 
@@ -19,6 +21,13 @@ const std::vector<std::string> seeds{
     "graph {\n  input { id: 'x' bytes: 4 }\n  layer { id: 'a' reads: 'x' bytes: 8 }\n  layer { id: 'b' reads: 'a' cost: 3 }\n"
     "  layer { id: 'c' reads: ['a', 'b', 'x'] }\n  loss: 'c'\n}",
     R"({"chain": {"length": 5, "layerBytes": ["1", 2, 3, 4, 5, 6]}, "conventions": {"checkpointLastSegment": false}})",
+    "rotor_chain { a: [4, 3, 5, 2] abar: [7, 6, 9] delta: [4, 3, 5, 2] uf: [3, 1, 4] ub: [5, 2, 6] of: [0, 3, 1] ob: [2, 0, 1] }",
+    "dim { name: 'N' value: 3 }\ndim { name: 'M' expression: 'N*N + 1' }\nstatic_storage { id: 'w' size: '4*N*M' from_step: 1 }\n"
+    "schedule { microbatches: 3 order: '1f1b' stages: 4 stage: 2 }\nphysical { allocator: 'cuda' rng_state: 16 }\n"
+    "general {\n  tensor { id: 'x' size: '4*N' given: true }\n  tensor { id: 'a' size: 'M' }\n  tensor { id: 'b' bytes: 9 }\n"
+    "  op { id: 'f' name: 'mm' module: 'Net.b.0' reads: 'x' writes: 'a' saves: 'x' work: '2*N' backward { work: 'N' } }\n"
+    "  op { id: 'g' name: 'gelu' module: 'Net.b.1' reads: 'a' writes: 'b' saves: ['a', 'b'] workspace: 7 backward { } }\n"
+    "  op { id: 'c' phase: 'loss' reads: 'b' }\n  unit: 'Net.b.*'\n}\nregion { module: 'b.*' save_ops: 'mm' early_stop: true }\n",
     R"({"graph": {"input": [{"id": "x"}], "layer": [{"id": "a", "reads": ["x"]}, {"id": "b", "reads": ["a", "x"], "bytes": 9}]}})",
 };
 const std::vector<std::string> words{"chain",
@@ -45,6 +54,20 @@ const std::vector<std::string> words{"chain",
                                      "reads: 'b'",
                                      "bytes: -8",
                                      "id: 'a'",
+                                     "given: true",
+                                     "view_of: 'x'",
+                                     "for_backward: true",
+                                     "accumulates: true",
+                                     "writes: 'a'",
+                                     "saves: 'b'",
+                                     "frees: 'a'",
+                                     "release: LISTED",
+                                     "drop: REGION_END",
+                                     "rerun: EARLY_STOP",
+                                     "phase: 'loss'",
+                                     "phase: 'backward'",
+                                     "N*M",
+                                     "/0",
                                      "\xff\xfe",
                                      "1e9"};
 
@@ -53,7 +76,15 @@ const std::vector<std::string> words{"chain",
   std::exit(1);
 }
 
-unsigned long accepted = 0;
+unsigned long accepted = 0, predicted = 0;
+
+model::Model read_again(const std::string& text, const model::Model& first) {
+  const std::string written = model::model_text(first);
+  Result<model::Model> again = model::parse_model(written, "written");
+  if (!again) fail(text, "written as text it is refused: " + again.error().message() + "\n" + written);
+  if (model::model_text(*again) != written) fail(text, "written as text and read it is another one:\n" + written);
+  return std::move(*again);
+}
 
 void check(const std::string& text) {
   Result<model::Model> parsed = model::parse_model(text, "fuzz");
@@ -63,15 +94,24 @@ void check(const std::string& text) {
   }
   ++accepted;
   if (parsed->units.size() > 2000) return;
-  for (const char* name : {"save-all", "segment:1", "segment:2", "segment:3", "segment:1000"}) {
-    Result<model::Policy> policy = model::parse_policy(name);
-    Result<model::Prediction> prediction = model::predict(*parsed, *policy);
-    if (!prediction) fail(text, prediction.error().message());
-    const ledger::LogicalLedger& ledger = prediction->ledger;
-    if (ledger.broken_count != 0) fail(text, "broken rule: " + ledger.broken.front().what);
-    if (!ledger.live_at_end.empty()) fail(text, "values live at the end");
-    if (ledger.events.empty() || ledger.events.back().live_bytes != 0 || ledger.events.back().live_ids != 0)
-      fail(text, "the last event leaves something live");
+  const model::Model again = read_again(text, *parsed);
+  std::mt19937_64 random(text.size());
+  for (const std::string& name : test::policies_of_every_form(*parsed, random)) {
+    const auto wrong = [&, &name = name](const std::string& what) { fail(text, "policy " + name + ": " + what); };
+    const Result<model::Policy> policy = model::parse_policy(name);
+    if (!policy) wrong(policy.error().message());
+    const Result<model::Prediction> prediction = model::predict(*parsed, *policy), other = model::predict(again, *policy);
+    if (!prediction) {
+      const std::string message = prediction.error().message();
+      if (prediction.error().kind != ErrorKind::usage || name == "save-all") wrong(message);
+      if (message.find('\n') != std::string::npos) wrong("a message of several lines: " + message);
+      if (other || other.error().message() != message) wrong("written as text and read it is not refused alike");
+      continue;
+    }
+    ++predicted;
+    if (const std::string broken = test::broken_rule(*parsed, *prediction); !broken.empty()) wrong(broken);
+    if (!other) wrong("written as text and read: " + other.error().message());
+    if (const std::string differs = test::difference(*prediction, *other); !differs.empty()) wrong("written as text and read: " + differs);
   }
 }
 
@@ -117,14 +157,29 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 int main(int argc, char** argv) {
   const unsigned long rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 100000;
-  std::mt19937_64 random(argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1);
+  const unsigned long first = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1;
+  std::mt19937_64 random(first);
   for (const std::string& seed : seeds) {
-    if (!model::parse_model(seed, "seed")) fail(seed, "a seed is refused: " + model::parse_model(seed, "seed").error().message());
+    const Result<model::Model> parsed = model::parse_model(seed, "seed");
+    if (!parsed) fail(seed, "a seed is refused: " + parsed.error().message());
+    if (const std::string left_out = test::forms_left_out(test::policies_of_every_form(*parsed, random)); !left_out.empty())
+      fail(seed, "forms of policies that are not tried:" + left_out);
     for (std::size_t end = 0; end <= seed.size(); ++end) check(seed.substr(0, end));
   }
   for (unsigned long round = 0; round < rounds; ++round) check(mutated(seeds[random() % seeds.size()], random));
-  std::printf("%lu mutations of %zu models, %lu accepted\n", rounds, seeds.size(), accepted);
+  // Models that are whole, and the same with a little damage.
+  unsigned long whole = 0;
+  for (unsigned long round = 0; round < rounds / 10; ++round) {
+    const std::string text = test::RandomModel(first * rounds + round).text();
+    const Result<model::Model> parsed = model::parse_model(text, "random");
+    if (!parsed) fail(text, "a model that is whole is refused: " + parsed.error().message());
+    check(text);
+    ++whole;
+    check(mutated(text, random));
+  }
+  std::printf("%lu mutations of %zu models and %lu random ones, %lu accepted, %lu predictions\n", rounds, seeds.size(), whole, accepted,
+              predicted);
   // A fuzzer whose every input is refused at the door tests the door.
-  if (accepted < rounds / 100) return 1;
+  if (accepted < rounds / 100 || predicted < accepted) return 1;
   return 0;
 }

@@ -36,6 +36,7 @@ class Finisher {
     views();
     saved();
     if (Status status = lifetimes(); !status) return status;
+    in_place();
     if (!model_.conventions.frees_are_listed) free_after_last_use();
     classes();
     if (model_.units.empty())
@@ -84,24 +85,65 @@ class Finisher {
     std::vector<Life> life(model_.tensors.size(), Life::unborn);
     for (const std::uint32_t tensor : model_.inputs) life[tensor] = Life::live;
     const auto name = [&](std::uint32_t tensor) { return "'" + model_.tensors[tensor].id + "'"; };
-    for (const Op& op : model_.ops) {
+    std::vector<std::uint32_t> maker(model_.tensors.size(), none);
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      const Op& op = model_.ops[index];
       const std::string by = "op '" + op.id + "' ";
       for (const std::uint32_t tensor : model_.list(op.reads)) {
         if (life[tensor] == Life::unborn) return contradiction(by + "reads " + name(tensor) + ", which nothing has made yet");
         if (life[tensor] == Life::dead) return contradiction(by + "reads " + name(tensor) + " after it was freed");
+        if (model_.tensors[tensor].for_backward && (op.forward == none || op.forward != maker[tensor]))
+          return contradiction(by + "reads " + name(tensor) + ", which its maker's backward alone may read");
       }
       for (const std::uint32_t tensor : model_.list(op.writes)) {
         if (life[tensor] == Life::dead) return contradiction(by + "makes " + name(tensor) + ", which was freed, again");
+        if (life[tensor] == Life::unborn) maker[tensor] = index;
         life[tensor] = Life::live;
       }
-      for (const std::uint32_t tensor : model_.list(op.saves))
+      for (const std::uint32_t tensor : model_.list(op.saves)) {
         if (life[tensor] != Life::live) return contradiction(by + "saves " + name(tensor) + ", which does not live there");
+        if (model_.tensors[tensor].for_backward && maker[tensor] != index)
+          return contradiction(by + "saves " + name(tensor) + ", which its maker alone may save");
+      }
       for (const std::uint32_t tensor : model_.list(op.frees)) {
         if (life[tensor] != Life::live) return contradiction(by + "frees " + name(tensor) + ", which does not live there");
         life[tensor] = Life::dead;
       }
     }
     return Done{};
+  }
+
+  // What lives already is not made: an op that writes it, or a view of it, only needs it.
+  void in_place() {
+    std::vector<bool> made(model_.tensors.size());
+    for (const std::uint32_t tensor : model_.inputs) made[tensor] = true;
+    std::vector<std::uint32_t> reads;
+    for (Op& op : model_.ops) {
+      std::uint32_t kept = 0;
+      reads.clear();
+      for (std::uint32_t i = 0; i < op.writes.count; ++i) {
+        const std::uint32_t tensor = model_.lists[op.writes.begin + i];
+        if (!made[tensor] || model_.tensors[tensor].accumulates)
+          model_.lists[op.writes.begin + kept++] = tensor;
+        else
+          reads.push_back(tensor);
+        if (!made[tensor]) mine_.push_back(tensor);
+        made[tensor] = true;
+      }
+      op.writes.count = kept;
+      const auto is_known = [&](std::uint32_t tensor) {
+        const auto stated = model_.list(op.reads);
+        return std::find(stated.begin(), stated.end(), tensor) != stated.end() ||
+               std::find(mine_.begin(), mine_.end(), tensor) != mine_.end();
+      };
+      reads.erase(std::remove_if(reads.begin(), reads.end(), is_known), reads.end());
+      std::sort(reads.begin(), reads.end());
+      reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+      mine_.clear();
+      if (reads.empty()) continue;
+      reads.insert(reads.begin(), model_.list(op.reads).begin(), model_.list(op.reads).end());
+      op.reads = append(model_.lists, reads);
+    }
   }
 
   // Gradients of parameters stay: nothing in the step says when they go.
@@ -142,6 +184,7 @@ class Finisher {
   }
 
   Model& model_;
+  std::vector<std::uint32_t> mine_;  // what the op at hand makes
 };
 
 }  // namespace

@@ -178,8 +178,7 @@ Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vec
 // Reads a model file: protobuf text format, or JSON when it begins with '{'. Errors say line (text format) and field.
 Result<Model> read_model(const std::string& path);
 Result<Model> parse_model(std::string_view text, const std::string& file);
-// The general form in text format, a line an op and a tensor; parse_model() gives the same model again. Layers that are no modules are
-// lost: then every forward op is one again.
+// In text format, a line an op and a tensor: the general form, of a rotor chain that form. parse_model() gives the same model again.
 std::string model_text(const Model& model);
 
 }  // namespace liveset::model

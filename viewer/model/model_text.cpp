@@ -1,6 +1,7 @@
 // Writes a model in the general form, a line an op and a tensor.
 #include <google/protobuf/text_format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "proto/model.pb.h"
@@ -28,17 +29,10 @@ class Writer {
       out.set_from_step(static_cast<std::int64_t>(storage.from_step));
       line("static_storage", out);
     }
-    text_ += "general {\n";
-    indent_ = "  ";
-    if (!model_.unit_pattern.empty()) {
-      proto::Program unit;
-      unit.set_unit(model_.unit_pattern);
-      line("", unit);
-    }
-    for (std::uint32_t tensor = 0; tensor < model_.tensors.size(); ++tensor) this->tensor(tensor);
-    for (const Op& op : model_.ops) this->op(op);
-    text_ += "}\n";
-    indent_ = "";
+    if (model_.rotor)
+      rotor_chain(*model_.rotor);
+    else
+      general();
     for (const HandRegion& region : model_.regions) this->region(region);
     for (const Expectation& expectation : model_.expectations) {
       proto::Expectation out;
@@ -52,6 +46,55 @@ class Writer {
   }
 
  private:
+  void general() {
+    text_ += "general {\n";
+    indent_ = "  ";
+    units();
+    for (std::uint32_t tensor = 0; tensor < model_.tensors.size(); ++tensor) this->tensor(tensor);
+    for (const Op& op : model_.ops) this->op(op);
+    text_ += "}\n";
+    indent_ = "";
+  }
+
+  // A rotor chain is more than its ops: the planner's sizes.
+  void rotor_chain(const plan::RotorChain& chain) {
+    proto::RotorChain out;
+    const auto copy = [](const std::vector<std::uint64_t>& from, google::protobuf::RepeatedField<std::int64_t>& to) {
+      for (const std::uint64_t number : from) to.Add(static_cast<std::int64_t>(number));
+    };
+    copy(chain.a, *out.mutable_a());
+    copy(chain.abar, *out.mutable_abar());
+    copy(chain.delta, *out.mutable_delta());
+    copy(chain.uf, *out.mutable_uf());
+    copy(chain.ub, *out.mutable_ub());
+    copy(chain.of, *out.mutable_of());
+    copy(chain.ob, *out.mutable_ob());
+    line("rotor_chain", out);
+  }
+
+  // Modules, or runs of ops; where every forward op is one, nothing need be said.
+  void units() {
+    proto::Program out;
+    if (!model_.unit_pattern.empty()) {
+      out.set_unit(model_.unit_pattern);
+      line("", out);
+      return;
+    }
+    const bool are_ops = std::all_of(model_.units.begin(), model_.units.end(), [&](const Unit& unit) {
+      return unit.end == unit.begin + 1 && unit.name == model_.ops[unit.begin].id;
+    });
+    const auto forwards = static_cast<std::size_t>(
+        std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; }));
+    if (are_ops && model_.units.size() == forwards) return;
+    for (const Unit& unit : model_.units) {
+      proto::Program::Layer layer;
+      layer.set_name(unit.name);
+      layer.set_first(model_.ops[unit.begin].id);
+      layer.set_last(model_.ops[unit.end - 1].id);
+      line("layer", layer);
+    }
+  }
+
   // "name { fields }", or the fields alone.
   void line(const char* name, const google::protobuf::Message& message) {
     std::string fields;
@@ -110,6 +153,7 @@ class Writer {
     if (in.storage != none) out.set_view_of(model_.tensors[in.storage].id);
     out.set_memory_class(std::string(trace::class_name(in.memory_class)));
     out.set_given(in.given);
+    if (in.layer != (in.given ? 0 : -1)) out.set_layer(in.layer);
     out.set_for_backward(in.for_backward);
     out.set_accumulates(in.accumulates);
     out.set_wrapped_number(in.wrapped_number);

@@ -30,6 +30,7 @@ class Layers {
     if (model_.microbatches.count > 1) return no_chain("it has several microbatches");
     layer_of_.assign(model_.ops.size(), none);
     producer_.assign(model_.tensors.size(), none);
+    freed_by_.assign(model_.tensors.size(), none);
     outputs_.resize(model_.units.size());
     backwards_.resize(model_.units.size());
     is_output_.assign(model_.tensors.size(), false);
@@ -42,6 +43,7 @@ class Layers {
       if (op.phase == Phase::forward && layer == none) return no_chain("op '" + op.id + "' belongs to no layer");
       for (const std::uint32_t tensor : model_.list(op.writes))
         if (producer_[tensor] == none && op.phase == Phase::forward) producer_[tensor] = layer;
+      for (const std::uint32_t tensor : model_.list(op.frees)) freed_by_[tensor] = index;
       for (const Slice slice : {op.reads, op.saves})
         for (const std::uint32_t tensor : model_.list(slice))
           if (Status status = reads(op, layer, tensor); !status) return status;
@@ -56,6 +58,7 @@ class Layers {
     return found.forward == none ? none : layer_of_[found.forward];
   }
   std::uint32_t producer(std::uint32_t tensor) const { return producer_[tensor]; }
+  std::uint32_t freed_by(std::uint32_t tensor) const { return freed_by_[tensor]; }  // op of the step without checkpointing
   const std::vector<std::uint32_t>& outputs(std::uint32_t layer) const { return outputs_[layer]; }
   const std::vector<std::uint32_t>& backwards(std::uint32_t layer) const { return backwards_[layer]; }
   bool is_output(std::uint32_t tensor) const { return is_output_[tensor]; }
@@ -82,7 +85,7 @@ class Layers {
   }
 
   const Model& model_;
-  std::vector<std::uint32_t> layer_of_, producer_;
+  std::vector<std::uint32_t> layer_of_, producer_, freed_by_;
   std::vector<std::vector<std::uint32_t>> outputs_, backwards_;
   std::vector<bool> is_output_;
 };
@@ -146,6 +149,11 @@ class Writer {
     }
     for (const std::uint32_t op : layers_.backwards(layer)) run(op, Phase::backward);
     whole_[layer] = false;
+    // What was kept, or made again, only for running forwards again: now none is.
+    for (std::uint32_t op = model_.units[layer].begin; op < model_.units[layer].end; ++op)
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) end_with_layer(tensor);
+    if (layer == 0)
+      for (const std::uint32_t tensor : model_.inputs) end_with_layer(tensor);
   }
 
   Schedule finish() {
@@ -154,6 +162,7 @@ class Writer {
       const bool left = each.phase == Phase::backward && layers_.layer_of(op) == none && op >= rest_;
       if (each.phase == Phase::optimizer || each.phase == Phase::other || left) run(op, each.phase);
     }
+    say_drops();
     return std::move(out_);
   }
 
@@ -170,6 +179,24 @@ class Writer {
     if (!lives_[tensor]) return;
     append(what, phase, tensor);
     lives_[tensor] = false;
+  }
+  // A value that goes and is made again later was given up, not let go.
+  void say_drops() {
+    std::vector<bool> made_later(model_.tensors.size());
+    for (auto instruction = out_.instructions.rbegin(); instruction != out_.instructions.rend(); ++instruction) {
+      if (instruction->what == Do::release && model_.tensors[instruction->subject].value && made_later[instruction->subject])
+        instruction->what = Do::drop;
+      if (instruction->what != Do::run) continue;
+      for (const std::uint32_t tensor : model_.list(model_.ops[instruction->subject].writes))
+        if (instruction->graph || !model_.tensors[tensor].for_backward) made_later[tensor] = true;
+    }
+  }
+  void end_with_layer(std::uint32_t tensor) {
+    const std::uint32_t freed = layers_.freed_by(tensor);
+    if (freed == none) return;
+    const Phase phase = model_.ops[freed].phase;
+    if (phase == Phase::forward || phase == Phase::loss || (phase == Phase::backward && layers_.layer_of(freed) != none))
+      end(Do::release, Phase::backward, tensor);
   }
   void run(std::uint32_t op, Phase phase) {
     append(Do::run, phase, op);

@@ -275,9 +275,11 @@ class RegionWriter {
   Result<std::vector<bool>> kept_outputs(std::uint32_t begin, std::uint32_t end, const std::vector<std::string>& names,
                                          std::vector<bool>& used) {
     std::vector<bool> keeps(end - begin);
-    for (std::uint32_t op = begin; op < end; ++op)
+    for (std::uint32_t op = begin; op < end; ++op) {
       for (std::size_t i = 0; i < names.size(); ++i)
         if (matches_operator(names[i], model_.ops[op].name)) keeps[op - begin] = used[i] = true;
+      if (op > begin && model_.ops[op].continues) keeps[op - begin] = keeps[op - 1 - begin];  // one operator
+    }
     return keeps;
   }
 

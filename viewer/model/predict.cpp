@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "viewer/model/file_place.h"
+
 namespace liveset::model {
 namespace {
 
@@ -35,7 +37,7 @@ class Executor {
     states_.resize(tensors_ * microbatches);
     for (const Instruction& instruction : schedule_.instructions) {
       follow(instruction);
-      if (failed_) return Error{ErrorKind::unreadable, "", {}, "bad model: " + wrong_, ""};
+      if (failed_) return Error{ErrorKind::unreadable, "", {}, one_line("bad model: " + wrong_), ""};
     }
     out_.ledger = builder_.finish();
     out_.boundaries = std::move(schedule_.boundaries);
@@ -276,7 +278,12 @@ Result<Prediction> execute(const Model& model, Schedule schedule, const PredictO
 
 Result<Prediction> predict(const Model& model, const Policy& policy, const PredictOptions& options) {
   Result<Schedule> schedule = make_schedule(model, policy);
-  if (!schedule) return schedule.take_error();
+  if (!schedule) {
+    Error error = schedule.take_error();  // with names of the file's
+    error.what = one_line(std::move(error.what));
+    error.hint = one_line(std::move(error.hint));
+    return error;
+  }
   return execute(model, std::move(*schedule), options);
 }
 

@@ -48,6 +48,7 @@ class ProgramReader {
     }
     if (!written && !errors_.failed()) short_backwards(program, place);
     if (!errors_.failed() && !program.unit().empty()) units(program, place);
+    if (!errors_.failed() && !program.layer().empty()) layers(program, place);
   }
 
  private:
@@ -71,15 +72,17 @@ class ProgramReader {
       }
       out.storage = builder_.model.storage_of(found->second);
     }
+    if (stated.has_layer() && stated.layer() < -1) {
+      errors_.fail_at(place, "layer", -1, "is " + std::to_string(stated.layer()) + ", must be at least -1");
+      return;
+    }
+    out.layer = stated.has_layer() ? stated.layer() : stated.given() ? 0 : -1;
     const std::uint32_t index = builder_.add_tensor(std::move(out));
     if (!tensors_.emplace(stated.id(), index).second) {
       errors_.fail_at(place, "id", -1, "'" + stated.id() + "' is a duplicate");
       return;
     }
-    if (stated.given()) {
-      builder_.model.inputs.push_back(index);
-      builder_.model.tensors[index].layer = 0;
-    }
+    if (stated.given()) builder_.model.inputs.push_back(index);
   }
 
   bool names(const Place& place, const char* field, const Names& stated, std::vector<std::uint32_t>& out) {
@@ -133,10 +136,13 @@ class ProgramReader {
 
   bool packs(const proto::Program::Op& stated, const Place& place, const ModelBuilder::Lists& lists, Op& out) {
     if (!proto::Program::Op::Packs_IsValid(stated.packs())) return errors_.fail_at(place, "packs", -1, "must be AUTO, BEFORE or AFTER");
-    const bool own = std::any_of(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t tensor) {
-      return std::find(lists.writes.begin(), lists.writes.end(), tensor) != lists.writes.end();
+    const auto storage = [&](std::uint32_t tensor) { return builder_.model.storage_of(tensor); };
+    const auto own = std::find_if(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t saved) {
+      return std::any_of(lists.writes.begin(), lists.writes.end(), [&](std::uint32_t made) { return storage(made) == storage(saved); });
     });
-    out.packs_before = stated.packs() == proto::Program::Op::AUTO ? !own : stated.packs() == proto::Program::Op::BEFORE;
+    if (stated.packs() == proto::Program::Op::BEFORE && own != lists.saves.end())
+      return errors_.fail_at(place, "packs", -1, "is BEFORE, but the op saves '" + builder_.model.tensors[*own].id + "', which it makes");
+    out.packs_before = stated.packs() == proto::Program::Op::AUTO ? own == lists.saves.end() : stated.packs() == proto::Program::Op::BEFORE;
     return true;
   }
 
@@ -189,6 +195,43 @@ class ProgramReader {
     if (builder_.model.units.empty())
       errors_.fail_at(place, "unit", -1, "'" + program.unit() + "' names no module of a forward op",
                       builder_.model.modules.empty() ? "no op has a module" : "there is " + builder_.model.modules.front());
+  }
+
+  void layers(const proto::Program& program, const Place& place) {
+    std::vector<Unit>& units = builder_.model.units;
+    if (!program.unit().empty()) {
+      errors_.fail_at(place, "layer", 0, "and unit are both given; give one of them");
+      return;
+    }
+    for (int i = 0; i < program.layer_size(); ++i) {
+      const proto::Program::Layer& stated = program.layer(i);
+      const Place inner = place.inner("layer", i);
+      Unit unit;
+      unit.name = stated.name();
+      std::uint32_t last = 0;
+      if (!forward_op(inner, "first", stated.first(), unit.begin) || !forward_op(inner, "last", stated.last(), last)) return;
+      unit.end = last + 1;
+      const auto begin = builder_.model.ops.begin() + unit.begin;
+      if (unit.end <= unit.begin ||
+          std::any_of(begin, begin + (unit.end - unit.begin), [](const Op& op) { return op.phase != Phase::forward; })) {
+        errors_.fail_at(inner, "last", -1,
+                        "'" + stated.last() + "' does not follow '" + stated.first() + "' with forward ops alone between them");
+        return;
+      }
+      if (!units.empty() && unit.begin < units.back().end) {
+        errors_.fail_at(inner, "first", -1, "'" + stated.first() + "' lies in or before the layer above",
+                        "layers stand in order and do not overlap");
+        return;
+      }
+      units.push_back(std::move(unit));
+    }
+  }
+  bool forward_op(const Place& place, const char* field, const std::string& name, std::uint32_t& out) {
+    const auto found = ops_.find(name);
+    if (found == ops_.end() || builder_.model.ops[found->second].phase != Phase::forward)
+      return errors_.fail_at(place, field, -1, "'" + name + "' is no forward op");
+    out = found->second;
+    return true;
   }
 
   const Dims& dims_;

@@ -63,7 +63,7 @@ class RegionSchedule {
   struct Work {
     std::uint32_t stop = 0;  // first op that a re-run does not execute
     std::uint32_t last_saver = none;
-    std::uint32_t done = none;  // last backward op of an op of the region that saves something
+    std::uint32_t rerun_at = none, done = none;  // first and last backward op of ops of the region that save something
     std::uint32_t random_state = none;
     std::vector<std::uint32_t> made;  // values that it drops, in order
   };
@@ -113,8 +113,25 @@ class RegionSchedule {
       all_of(Phase::backward, backwards[back].chunk);
       leave();
     }
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
-      if (const Phase phase = model_.ops[op].phase; phase != Phase::forward && phase != Phase::loss && phase != Phase::backward) follow(op);
+    // What runs once goes on where the last microbatch ended, and frees what all of them have left.
+    const std::uint32_t last = microbatch_;
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      const Phase phase = model_.ops[op].phase;
+      if (phase == Phase::forward || phase == Phase::loss || phase == Phase::backward) continue;
+      enter(last);
+      follow(op);
+      leave();
+      for (std::uint32_t microbatch = 0; microbatch < last && model_.ops[op].frees.count != 0; ++microbatch) {
+        enter(microbatch);
+        for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
+          if (!is_shared(tensor)) end_of(tensor, phase, op);
+        leave();
+      }
+    }
+  }
+  // One for all microbatches, as the executor has it.
+  bool is_shared(std::uint32_t tensor) const {
+    return model_.tensors[tensor].accumulates || (model_.conventions.frees_are_listed && model_.tensors[tensor].given);
   }
   // A forward op is of the chunk in which it stands, a backward op of its forward op's; any other of the last.
   void find_chunks() {
@@ -177,7 +194,7 @@ class RegionSchedule {
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const Op& op = model_.ops[index];
       for (const std::uint32_t tensor : model_.list(op.writes))
-        if (tensors_[tensor].producer == none) tensors_[tensor].producer = index;
+        if (tensors_[tensor].producer == none && !model_.tensors[tensor].given) tensors_[tensor].producer = index;
       if (op.phase == Phase::forward)
         for (const std::uint32_t tensor : model_.list(op.reads)) tensors_[tensor].last_forward = index;
       for (const std::uint32_t tensor : model_.list(op.frees)) tensors_[tensor].freed_by = index;
@@ -202,7 +219,9 @@ class RegionSchedule {
       const std::uint32_t forward = model_.ops[index].forward;
       if (forward == none) continue;
       const std::uint32_t region = region_of(forward);
-      if (region != none && (model_.ops[forward].saves.count != 0 || !early_stop(region))) work_[region].done = index;
+      if (region == none || (model_.ops[forward].saves.count == 0 && early_stop(region))) continue;
+      if (work_[region].rerun_at == none) work_[region].rerun_at = index;
+      work_[region].done = index;
     }
   }
 
@@ -252,6 +271,7 @@ class RegionSchedule {
         spoken_of(tensor, where, where == none || work_[where].done == none ? by : std::max(by, work_[where].done));
       }
     }
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) read_by_backward(index);
     if (model_.conventions.drop_at_region_end) find_outputs();
     find_stops();
     find_pinned();
@@ -266,6 +286,15 @@ class RegionSchedule {
                 [&](std::uint32_t a, std::uint32_t b) { return tensors_[a].producer < tensors_[b].producer; });
   }
 
+  // Most of what it reads its forward op saves; what it reads of another region must live there too.
+  void read_by_backward(std::uint32_t index) {
+    const Op& op = model_.ops[index];
+    if (op.phase == Phase::forward || op.phase == Phase::loss) return;
+    const std::uint32_t region = op.forward == none ? none : region_of(op.forward);
+    const bool runs_again = region != none && (model_.ops[op.forward].saves.count != 0 || !early_stop(region));
+    for (const std::uint32_t tensor : model_.list(op.reads)) spoken_of(tensor, runs_again ? region : none, index);
+  }
+
   // Nobody told what reads what: what the last op of the region that leaves something has made, is what the region gives back.
   void find_outputs() {
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
@@ -273,6 +302,7 @@ class RegionSchedule {
       bool found = false;
       for (std::uint32_t op = region.end; op-- > region.begin && !found;)
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+          if (model_.tensors[tensor].for_backward) continue;
           if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < region.end) continue;
           found = true;
           tensors_[tensor].kept = true;
@@ -325,7 +355,7 @@ class RegionSchedule {
         if (keeps_outputs(op))
           for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
             if (is_kept_output(tensor) && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < work_[index].done &&
-                (model_.ops[tensors_[tensor].freed_by].phase != Phase::backward || op >= work_[index].stop))
+                (tensors_[tensor].freed_by < work_[index].rerun_at || op >= work_[index].stop))
               pinned_until_[tensor] = work_[index].done;
       }
     }
@@ -367,7 +397,9 @@ class RegionSchedule {
   void find_offloads() {
     if (regions_.offloaded.empty()) return;
     std::vector<bool> stays(tensors_.size());
-    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) stays[tensor] = tensors_[tensor].kept;
+    // What all microbatches share, the next one's forward needs.
+    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
+      stays[tensor] = tensors_[tensor].kept && (model_.microbatches.count == 1 || !is_shared(tensor));
     offloads_.emplace(model_, regions_.offloaded, stays);
   }
 
@@ -375,14 +407,18 @@ class RegionSchedule {
     const std::uint32_t region = region_of(op);
     if (region != none && op == regions_.recomputed[region].begin && work_[region].random_state != none)
       append(Do::begin, Phase::forward, work_[region].random_state);
-    append(Do::run, Phase::forward, op, region == none);
+    const bool graph = region == none || keeps_outputs(op);
+    append(Do::run, Phase::forward, op, graph);
     keeps_said_ = false;
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = graph || !model_.tensors[tensor].for_backward;
     if (!model_.conventions.drop_at_region_end) decided(op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
     if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end)
       for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
     outside_ends(op, Phase::forward);
+    // Nothing of the graph leads to a region without backward.
+    if (region != none && op + 1 == regions_.recomputed[region].end && work_[region].done == none && work_[region].random_state != none)
+      append(Do::release, Phase::forward, work_[region].random_state);
     offload_after(op, Phase::forward);
   }
 
@@ -421,10 +457,16 @@ class RegionSchedule {
     lives_[tensor] = false;
   }
 
+  // A kept value may go before its own region runs again and makes it once more for nobody: then this is a drop.
   void release(std::uint32_t tensor, Phase phase) {
     if (!lives_[tensor]) return;
-    append(Do::release, phase, tensor);
+    append(is_made_again(tensor) ? Do::drop : Do::release, phase, tensor);
     lives_[tensor] = false;
+  }
+  bool is_made_again(std::uint32_t tensor) const {
+    const std::uint32_t own = home(tensor);
+    return own != none && model_.tensors[tensor].value && !reruns_[own] && work_[own].done != none &&
+           tensors_[tensor].producer < work_[own].stop && !keeps_outputs(tensors_[tensor].producer);
   }
 
   // Where the step without checkpointing frees the tensor.
@@ -436,7 +478,12 @@ class RegionSchedule {
   // The kept one of a tensor that is made again: its last reader outside is through.
   void outside_ends(std::uint32_t op, Phase phase) {
     if (ends_.empty() && !find_ends()) return;
-    for (const std::uint32_t tensor : ends_[op]) give_up(tensor, phase);
+    for (const std::uint32_t tensor : ends_[op]) {
+      if (!reruns_[home(tensor)])
+        give_up(tensor, phase);
+      else if (lives_[tensor])
+        append(Do::forget, phase, tensor);  // the region ran again before: of the two, one is left
+    }
   }
   bool find_ends() {
     if (ends_known_) return false;
@@ -493,8 +540,15 @@ class RegionSchedule {
     const std::uint32_t region = forward == none ? none : region_of(forward);
     if (region != none && !reruns_[region] && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
     run(op, Phase::backward);
-    if (region != none && work_[region].done == op && work_[region].random_state != none)
-      append(Do::release, Phase::backward, work_[region].random_state);
+    if (region == none || work_[region].done != op) return;
+    if (work_[region].random_state != none) append(Do::release, Phase::backward, work_[region].random_state);
+    // What the region made again goes with its backward: the program may hold on to the first making, and what the step frees earlier
+    // nobody else lets go of.
+    for (std::uint32_t each = regions_.recomputed[region].begin; each < work_[region].stop; ++each)
+      for (const std::uint32_t tensor : model_.list(model_.ops[each].writes)) {
+        if (lives_[tensor]) append(Do::forget, Phase::backward, tensor);
+        if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by <= op) end_of(tensor, Phase::backward, op);
+      }
   }
 
   void rerun(std::uint32_t index) {
@@ -526,10 +580,9 @@ class RegionSchedule {
         if (tensors_[tensor].producer < work.stop || !is_kept_output(tensor)) end_inside(tensor, index);
     // What the step keeps of its first making was made a second time for nothing.
     for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
-    if (early_stop(index))
-      for (const std::uint32_t tensor : copies_)
-        if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number))
-          append(Do::forget, Phase::recompute, tensor);
+    for (const std::uint32_t tensor : copies_)
+      if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number))
+        append(Do::forget, Phase::recompute, tensor);
     if (work.random_state != none) append(Do::release, Phase::recompute, work.random_state + 1);
   }
   // What a selective region kept is handed to the re-run, which lets go of it as the forward would have; what the re-run did not come to
