@@ -156,7 +156,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 }
 
 int main(int argc, char** argv) {
-  const unsigned long rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 100000;
+  const unsigned long rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 50000;
   const unsigned long first = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1;
   std::mt19937_64 random(first);
   for (const std::string& seed : seeds) {

@@ -290,6 +290,7 @@ inline std::vector<std::string> policies_of_every_form(const model::Model& model
           "regions:" + plain(std::move(unit)),
           "selective:" + plain(std::move(operation)),
           "offload:1",
+          "offload:1," + std::to_string(random() % 4),
           "offload:" + some(bytes / 4),
           "revolve:1",
           "revolve:" + std::to_string(1 + random() % (layers + 1)),

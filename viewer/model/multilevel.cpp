@@ -201,7 +201,11 @@ class Writer {
   void run(std::uint32_t op, Phase phase) {
     append(Do::run, phase, op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end(Do::release, phase, tensor);
+    // Of an input the first layer may still be run again.
+    const std::uint32_t layer = layers_.layer_of(op);
+    const bool is_before_first = phase == Phase::loss || (phase == Phase::backward && layer != none && layer > 0);
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
+      if (!is_before_first || !model_.tensors[tensor].given) end(Do::release, phase, tensor);
   }
 
   const Model& model_;
