@@ -82,6 +82,14 @@ def median_difference(values, mode, base):
     return statistics.median(a - b for a, b in zip(values[mode], values[base]))
 
 
+def exponent_of(seconds):
+    """{size: seconds} -> the power of the size by which seconds grow: the line of least squares through the logarithms of all of them."""
+    sizes = [math.log(size) for size in seconds]
+    times = [math.log(each) for each in seconds.values()]
+    middle, level = statistics.mean(sizes), statistics.mean(times)
+    return sum((x - middle) * (y - level) for x, y in zip(sizes, times)) / sum((x - middle) ** 2 for x in sizes)
+
+
 def spread(values):
     return {mode: {"median": round(statistics.median(v), 2), "min": round(min(v), 2), "max": round(max(v), 2)} for mode, v in values.items()}
 
@@ -238,41 +246,67 @@ def bench_lineage(figures, options):
 def bench_compare(figures, options):
     """A trace of 10 million events beside another one."""
     progress("Compare: two traces each")
-    small, main = 10**6, 10**7
-    modes = [(pattern, events) for pattern in ("train", "checkpoint") for events in (small, main)]
+    sizes = (10**6, 3 * 10**6, 10**7)
+    main = sizes[-1]
+    modes = [(pattern, events) for pattern in ("train", "checkpoint") for events in sizes]
     traces = {mode: make_trace(mode[1], mode[0]) for mode in modes}
     runs = interleave(modes, options.rounds, lambda mode: run([path_of("liveset"), "compare", traces[mode], traces[mode]])["cpu"])
     medians = {mode: statistics.median(values) for mode, values in runs.items()}
     for pattern in ("train", "checkpoint"):
         figures.goal(f"compare, two traces of 10 M events ({pattern})", medians[pattern, main], "s", 2)
-        exponent = math.log(medians[pattern, main] / medians[pattern, small]) / math.log(main / small)
+        exponent = exponent_of({events: medians[pattern, events] for events in sizes})
         figures.goal(f"compare, exponent 1e+06 to 1e+07 ({pattern})", exponent, "", 1.05)
 
 
 def bench_plan(figures, options):
     """Rotor on chains of random sizes, with half of the memory that keeping everything needs: stages^3 x slots at most."""
     progress("Planner: rotor")
-    sizes = [(100, 500, 0), (200, 500, 0), (400, 500, 0), (100, 2000, 0), (100, 500)]  # the last one as anybody calls it, the others with slots only
+    # The last one as anybody calls it, the others with slots only.
+    sizes = [(100, 500, 0), (200, 500, 0), (400, 500, 0), (100, 1000, 0), (100, 2000, 0), (100, 500)]
     runs = interleave(sizes, options.rounds, lambda size: json.loads(run([path_of("plan_rotor"), *map(str, size)])["output"]))
     seconds = {size: statistics.median(each["table_s"] + each["plan_s"] for each in values) for size, values in runs.items()}
     figures.details["rotor, seconds"] = {" ".join(map(str, size)): round(value, 4) for size, value in seconds.items()}
     figures.goal("rotor, 100 stages x 500 slots, all-in", seconds[100, 500], "s", 2)
     figures.goal("rotor, 100 stages x 500 slots", seconds[100, 500, 0], "s", 0.2)
-    figures.goal("rotor, exponent of 100 to 400 stages", math.log(seconds[400, 500, 0] / seconds[100, 500, 0], 4), "", 3.5)
-    figures.goal("rotor, exponent of 500 to 2000 slots", math.log(seconds[100, 2000, 0] / seconds[100, 500, 0], 4), "", 1.2)
+    figures.goal("rotor, exponent of 100 to 400 stages", exponent_of({n: seconds[n, 500, 0] for n in (100, 200, 400)}), "", 3.5)
+    figures.goal("rotor, exponent of 500 to 2000 slots", exponent_of({n: seconds[100, n, 0] for n in (500, 1000, 2000)}), "", 1.2)
+
+
+def bench_predict(figures, options):
+    """A chain of layers that all differ, under a policy of every form."""
+    progress("Predict: a chain under every policy")
+    sizes = (1000, 4000, 16000)
+    runs = interleave(sizes, options.rounds, lambda layers: json.loads(run([path_of("predict_chain"), str(layers)])["output"]))
+    seconds = {}
+    for layers in sizes:
+        refused = runs[layers][0]["refused"] or {}
+        seconds[layers] = {form: statistics.median(each["seconds"][form] for each in runs[layers])
+                           for form in runs[layers][0]["seconds"] if form not in refused}
+        figures.details[f"predict, {layers} layers, ms"] = {form: round(1000 * value, 3) for form, value in seconds[layers].items()}
+        for form, why in refused.items():
+            figures.skip(f"predict, {layers} layers, {form}", why)
+    each = seconds[sizes[0]]
+    slowest = max(each, key=each.get)
+    figures.goal(f"predict, 1,000-layer chain, a policy of each of {len(each)} forms", 1000 * sum(each.values()), "ms", 50)
+    figures.goal(f"predict, 1,000-layer chain, slowest form ({slowest})", 1000 * each[slowest], "ms", 50)
+    exponents = {form: exponent_of({layers: of_size[form] for layers, of_size in seconds.items()})
+                 for form in each if all(form in of_size for of_size in seconds.values())}
+    figures.details["predict, exponent of 1,000 to 16,000 layers"] = {form: round(value, 3) for form, value in exponents.items()}
+    steepest = max(exponents, key=exponents.get)
+    figures.goal(f"predict, exponent 1,000 to 16,000 layers, steepest form ({steepest})", exponents[steepest], "", 1.3)
 
 
 def bench_allocator(figures, options):
     """The simulated caching allocator: the train pattern, and 100,000 live blocks that are replaced at random."""
     progress("Allocator replay")
-    small, main = 10**6, 10**7
-    modes = [("train", small), ("train", main), ("random", main)]
+    sizes = (10**6, 3 * 10**6, 10**7)
+    main = sizes[-1]
+    modes = [*(("train", events) for events in sizes), ("random", main)]
     runs = interleave(modes, options.rounds, lambda mode: json.loads(run([path_of("replay_allocations"), str(mode[1]), mode[0]])["output"]))
     seconds = {mode: statistics.median(each["replay_seconds"] for each in values) for mode, values in runs.items()}
     figures.details["allocator replay, seconds"] = {f"{pattern} {events}": round(value, 4) for (pattern, events), value in seconds.items()}
     figures.goal("allocator replay, one thread", main / seconds["train", main] / 1e6, "M events/s", 10, at_least=True)
-    exponent = math.log(seconds["train", main] / seconds["train", small]) / math.log(main / small)
-    figures.goal("allocator replay, exponent 1e+06 to 1e+07", exponent, "", 1.05)
+    figures.goal("allocator replay, exponent 1e+06 to 1e+07", exponent_of({n: seconds["train", n] for n in sizes}), "", 1.05)
 
 
 def find_heaptrack_trace():
@@ -353,7 +387,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="3 rounds, up to 10^7 events: a look, not a statement")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--events", type=int, help="of the hook's workload (10,000,000; quick: 2,000,000)")
-    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "compare", "plan", "allocator", "torch", "stacks", "dry-run"), action="append")
+    parser.add_argument("--only", choices=("hook", "driver", "analysis", "lineage", "compare", "plan", "predict", "allocator", "torch",
+                                           "stacks", "dry-run"), action="append")
     options = parser.parse_args()
     options.rounds = min(options.rounds, 3) if options.quick else options.rounds
     options.events = options.events or (2_000_000 if options.quick else 10_000_000)
@@ -361,7 +396,8 @@ def main():
     os.makedirs(WORK, exist_ok=True)
     about, figures = machine(), Figures()
     for name, bench in (("hook", bench_hook), ("driver", bench_driver), ("analysis", bench_analysis), ("lineage", bench_lineage), ("compare", bench_compare),
-                        ("plan", bench_plan), ("allocator", bench_allocator), ("torch", bench_torch), ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
+                        ("plan", bench_plan), ("predict", bench_predict), ("allocator", bench_allocator), ("torch", bench_torch),
+                        ("stacks", bench_stacks), ("dry-run", bench_dry_run)):
         if not options.only or name in options.only:
             bench(figures, options)
     show(figures, about)

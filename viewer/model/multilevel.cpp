@@ -8,6 +8,9 @@
 namespace liveset::model {
 namespace {
 
+// Of a chain that is too long for rotor's table: some 50 ms, and no more groups were better (rotor.h).
+constexpr std::uint64_t rotor_groups = 40;
+
 using Do = Instruction::Do;
 using trace::Phase;
 
@@ -34,6 +37,7 @@ class Layers {
     outputs_.resize(model_.units.size());
     backwards_.resize(model_.units.size());
     is_output_.assign(model_.tensors.size(), false);
+    is_read_by_first_.assign(model_.tensors.size(), false);
     for (std::uint32_t layer = 0; layer < model_.units.size(); ++layer)
       for (std::uint32_t op = model_.units[layer].begin; op < model_.units[layer].end; ++op) layer_of_[op] = layer;
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
@@ -62,12 +66,14 @@ class Layers {
   const std::vector<std::uint32_t>& outputs(std::uint32_t layer) const { return outputs_[layer]; }
   const std::vector<std::uint32_t>& backwards(std::uint32_t layer) const { return backwards_[layer]; }
   bool is_output(std::uint32_t tensor) const { return is_output_[tensor]; }
+  bool is_read_by_first(std::uint32_t tensor) const { return is_read_by_first_[tensor]; }  // an input
 
  private:
   Status reads(const Op& op, std::uint32_t layer, std::uint32_t tensor) {
     const std::uint32_t from = producer_[tensor];
     if (from == none) {
       // An input. A later layer than the first would have to find it.
+      is_read_by_first_[tensor] = is_read_by_first_[tensor] || (layer == 0 && op.phase == Phase::forward);
       if (layer != none && layer > 0 && op.phase == Phase::forward)
         return no_chain("op '" + op.id + "' reads the input '" + model_.tensors[tensor].id + "'");
       return Done{};
@@ -87,7 +93,7 @@ class Layers {
   const Model& model_;
   std::vector<std::uint32_t> layer_of_, producer_, freed_by_;
   std::vector<std::vector<std::uint32_t>> outputs_, backwards_;
-  std::vector<bool> is_output_;
+  std::vector<bool> is_output_, is_read_by_first_;
 };
 
 class Writer {
@@ -205,7 +211,7 @@ class Writer {
     const std::uint32_t layer = layers_.layer_of(op);
     const bool is_before_first = phase == Phase::loss || (phase == Phase::backward && layer != none && layer > 0);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
-      if (!is_before_first || !model_.tensors[tensor].given) end(Do::release, phase, tensor);
+      if (!is_before_first || !layers_.is_read_by_first(tensor)) end(Do::release, phase, tensor);
   }
 
   const Model& model_;
@@ -320,15 +326,24 @@ Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy) {
     if (!operations) return operations.error();
     return schedule_of(model, plan::revolve_moves(*operations));
   }
-  const Result<plan::RotorTable> table = plan::RotorTable::make(chain->stages, policy.number);
+  const bool is_long = chain->stages.stages() > plan::max_rotor_stages;
+  plan::RotorGroups groups;
+  if (is_long) {
+    Result<plan::RotorGroups> grouped = plan::group_stages(chain->stages, rotor_groups);
+    if (!grouped) return grouped.take_error();
+    groups = std::move(*grouped);
+  }
+  const Result<plan::RotorTable> table = plan::RotorTable::make(is_long ? groups.chain : chain->stages, policy.number);
   if (!table) return table.error();
   const std::optional<plan::RotorPlan> found = table->plan(policy.number);
   if (!found)
     return Error{ErrorKind::usage,
                  "",
                  {},
-                 "policy '" + policy.text + "' is infeasible, least is " + std::to_string(table->least_budget()) + " bytes",
+                 "policy '" + policy.text + "' is infeasible, least is " + std::to_string(table->least_budget()) + " bytes" +
+                     (is_long ? " with the layers in " + std::to_string(rotor_groups) + " groups" : ""),
                  "give a larger budget"};
+  if (is_long) return schedule_of(model, plan::ungroup(groups, found->operations));
   return schedule_of(model, found->operations);
 }
 
