@@ -247,7 +247,8 @@ Status run_model(const Options& options, double max_error, const Samples& sample
   const double error = !peaks_compared            ? comparison.error
                        : recorded->names_values() ? std::max(comparison.error, physical->found->found.error())
                                                   : physical->found->found.error();
-  if (error > max_error) context.status = exit_difference;
+  const bool is_another_network = physical->found && !physical->found->found.is_meaningful();
+  if (is_another_network || error > max_error) context.status = exit_difference;
   report_health(*file, context);
   return Done{};
 }

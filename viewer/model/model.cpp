@@ -92,12 +92,14 @@ class Finisher {
       for (const std::uint32_t tensor : model_.list(op.reads)) {
         if (life[tensor] == Life::unborn) return contradiction(by + "reads " + name(tensor) + ", which nothing has made yet");
         if (life[tensor] == Life::dead) return contradiction(by + "reads " + name(tensor) + " after it was freed");
-        if (model_.tensors[tensor].for_backward && (op.forward == none || op.forward != maker[tensor]))
-          return contradiction(by + "reads " + name(tensor) + ", which its maker's backward alone may read");
+        if (model_.tensors[tensor].for_backward && (!model_.tensors[tensor].value || op.forward == none || op.forward != maker[tensor]))
+          return contradiction(by + "reads " + name(tensor) + ", which only the backward of the op that makes and saves it may read");
       }
       for (const std::uint32_t tensor : model_.list(op.writes)) {
         if (life[tensor] == Life::dead) return contradiction(by + "makes " + name(tensor) + ", which was freed, again");
         if (life[tensor] == Life::unborn) maker[tensor] = index;
+        if (model_.tensors[tensor].for_backward && maker[tensor] != index)
+          return contradiction(by + "makes " + name(tensor) + ", which another op makes for its backward alone");
         life[tensor] = Life::live;
       }
       for (const std::uint32_t tensor : model_.list(op.saves)) {
@@ -107,6 +109,8 @@ class Finisher {
       }
       for (const std::uint32_t tensor : model_.list(op.frees)) {
         if (life[tensor] != Life::live) return contradiction(by + "frees " + name(tensor) + ", which does not live there");
+        if (model_.tensors[tensor].given && model_.microbatches.count > 1 && rank(op.phase) < 3)
+          return contradiction(by + "frees " + name(tensor) + ", which all microbatches share");
         life[tensor] = Life::dead;
       }
     }
