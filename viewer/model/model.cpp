@@ -102,6 +102,8 @@ class Finisher {
           return contradiction(by + "makes " + name(tensor) + ", which another op makes for its backward alone");
         life[tensor] = Life::live;
       }
+      if (op.saves.count != 0 && rank(op.phase) > 1 && op.phase != trace::Phase::other)
+        return contradiction(by + "saves for a backward of its own, and runs in " + std::string(trace::phase_name(op.phase)));
       for (const std::uint32_t tensor : model_.list(op.saves)) {
         if (life[tensor] != Life::live) return contradiction(by + "saves " + name(tensor) + ", which does not live there");
         if (model_.tensors[tensor].for_backward && maker[tensor] != index)
