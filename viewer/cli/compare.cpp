@@ -1,7 +1,6 @@
 // `liveset compare TRACE MODEL|TRACE`: what was recorded beside what a model predicts, or beside another recording (a dry run). Exit
 // status 1 where they differ by more than --max-error.
 #include <charconv>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -55,16 +54,6 @@ Result<Samples> parse_samples(const std::string& text) {
     return Error{ErrorKind::usage, "", {}, "--samples '" + text + "' is no number of samples a step", "give 8, or 8,12 for the two runs"};
   if (!samples.predicted) samples.predicted = samples.measured;
   return samples;
-}
-
-// By content: model files are text, and no other file is. What cannot be read is left to who reads it.
-bool is_model_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char head[4096];
-  file.read(head, sizeof head);
-  const std::string_view text(head, static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
 }
 
 // A model describes one step: of a longer trace the first step is taken, unless a range says otherwise.

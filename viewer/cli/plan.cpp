@@ -1,17 +1,18 @@
-// `liveset plan MODEL --budget BYTES`: the policy that fits, and how far another one is from it.
+// `liveset plan MODEL|TRACE --budget BYTES`: the policy that fits, and how far another one is from it.
 #include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "profiler/launch/byte_size.h"
 #include "viewer/cli/commands.h"
+#include "viewer/cli/step_options.h"
 #include "viewer/cli/traces.h"
 #include "viewer/report/plan_report.h"
 
 namespace liveset::cli {
 namespace {
 
-struct Options {
+struct Options : StepOptions {
   std::string model, budget;
   std::vector<std::string> policies;
   bool sweep = false;
@@ -26,38 +27,60 @@ Result<std::optional<std::uint64_t>> parse_budget(const std::string& text) {
   return Error{ErrorKind::usage, "", {}, "--budget '" + text + "' is no size", "give 80GiB, 24 GB or a number of bytes"};
 }
 
+// The step that a model file describes, or that a trace recorded.
+struct Subject {
+  model::Model model;
+  std::optional<trace::TraceFile> trace;
+};
+Result<Subject> subject_of(const Options& options) {
+  Subject subject;
+  if (is_model_file(options.model)) {
+    if (options.step || !options.heap.empty() || !options.unit.empty())
+      return Error{ErrorKind::usage, options.model, {}, "--step, --heap and --unit are for a trace, and this is a model file", ""};
+    Result<model::Model> model = model::read_model(options.model);
+    if (!model) return model.take_error();
+    subject.model = std::move(*model);
+    return subject;
+  }
+  Result<trace::TraceFile> file = open_shown(options.model);
+  if (!file) return file.take_error();
+  Result<model::RecordedStep> step = recorded_step(*file, options);
+  if (!step) return step.take_error();
+  subject.model = std::move(step->model);
+  subject.trace = std::move(*file);
+  return subject;
+}
+
 Status run(const Options& options, Context& context) {
   Result<std::optional<std::uint64_t>> budget = parse_budget(options.budget);
   if (!budget) return budget.take_error();
-  std::vector<model::Policy> policies;
+  model::SearchOptions wanted;
   for (const std::string& text : options.policies) {
     Result<model::Policy> policy = model::parse_policy(text);
     if (!policy) return policy.take_error();
-    policies.push_back(std::move(*policy));
+    wanted.given.push_back(std::move(*policy));
   }
-  const Result<model::Model> model = model::read_model(options.model);
-  if (!model) return model.error();
-  model::SearchOptions wanted;
+  const Result<Subject> subject = subject_of(options);
+  if (!subject) return subject.error();
+  ProgressBar bar("planning " + options.model);
   wanted.budget = *budget;
-  Result<model::SearchResult> result = model::search(*model, wanted);
+  wanted.progress = bar.callback();
+  Result<model::SearchResult> result = model::search(subject->model, wanted);
   if (!result) return result.take_error();
   report::PlanReport report;
   report.model = options.model;
-  report.estimate = model->estimate;
-  report.layers = model->units.size();
+  report.estimate = subject->model.estimate;
+  report.layers = subject->model.units.size();
   report.budget = *budget;
+  report.times = subject->model.conventions.drop_at_region_end;
   report.result = std::move(*result);
-  for (const model::Policy& policy : policies) {
-    const Result<model::Prediction> prediction = model::predict(*model, policy);
-    if (!prediction) return prediction.error();
-    report.given.push_back({policy.text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, {}});
-  }
   if (context.format == Format::json)
     print_json(report::plan_json(report));
   else if (context.format == Format::table)
     std::cout << report::plan_text(report, options.sweep, style_of(context));
   else
     std::cout << report::plan_table(report, table_format(context), style_of(context));
+  if (subject->trace) report_health(*subject->trace, context);
   if (report.budget && !report.result.best) context.status = exit_difference;
   return Done{};
 }
@@ -72,21 +95,28 @@ void add_plan(CLI::App& app, Context& context) {
       "step).\n"
       "frontier: bytes against extra cost; nothing that was tried beats a line in both. Rotor chains are optimal among persistent "
       "schedules; "
-      "chains of up to 12 layers are searched exactly; of other models the best that was found is listed.\n"
-      "With --policy, also how far these are from the frontier: bytes above the smallest plan that is as fast, cost above the fastest that "
-      "is as "
-      "small. Rules of thumb are policies too: over:10MB, under:5ms, segment:5.\n"
+      "chains of up to 12 layers are searched exactly. Of other models, and of recorded steps, sets of modules of the whole tree are "
+      "tried: all of them where they are few, else the best that was found is listed. Each is a policy that predict and whatif take.\n"
+      "Beside it stand rules of thumb (full, sqrt, segment:5, segment:10, over:10MB, under:5ms) and what --policy names: above frontier "
+      "is the extra cost beyond that of the fastest plan that is as small, bytes above those beyond the smallest plan that is as fast.\n"
+      "'infeasible, least is N': N is exact among what is named behind it, or the least that was found.\n"
       "  liveset plan m.textproto --budget 24GiB\n"
-      "  liveset plan m.textproto --sweep --policy sqrt --policy over:10MB\n"
+      "  liveset plan none.liveset --sweep --policy selective:addmm\n"
       "The exit status is 1 when nothing fits.\n");
   const auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model file (proto/MODEL.md tells its format)")->required()->option_text(" ");
+  command
+      ->add_option("MODEL", options->model,
+                   "model file (proto/MODEL.md tells its format), or the trace of a step without checkpointing")
+      ->required()
+      ->option_text(" ");
   command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")->option_text("BYTES");
   command->add_flag("--sweep", options->sweep, "list the whole frontier (default without --budget)");
   command->add_option("--policy", options->policies, "set this policy beside the frontier; may be given several times")
       ->option_text("POLICY")
       ->allow_extra_args(false);
+  add_step_options(*command, *options);
   add_output_options(*command, context);
+  add_strict_option(*command, context);
   on_parse(*command, options, context, run);
 }
 

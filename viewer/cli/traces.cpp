@@ -56,6 +56,17 @@ class NamelessFile {
 
 }  // namespace
 
+bool is_model_file(const std::string& path) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code)) return !std::filesystem::is_directory(path + ".d", code);
+  std::ifstream file(path, std::ios::binary);
+  char head[4096];
+  file.read(head, sizeof head);
+  const std::string_view text(head, static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return std::none_of(text.begin(), text.end(),
+                      [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
+}
+
 std::string beginning_of(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(path, code)) return {};  // a pipe must not be waited for

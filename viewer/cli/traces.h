@@ -28,6 +28,9 @@ struct Reading {
 };
 Result<Reading> open_reading(const std::string& path, const std::string& range);
 
+// By content: model files are text, and no other file is. What cannot be read is left to who reads it.
+bool is_model_file(const std::string& path);
+
 // The first bytes of a file, as importers want them; empty when it cannot be read.
 std::string beginning_of(const std::string& path);
 

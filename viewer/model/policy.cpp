@@ -5,8 +5,8 @@
 #include <charconv>
 #include <numeric>
 
+#include "viewer/model/module_tree.h"
 #include "viewer/model/name_pattern.h"
-#include "viewer/model/repeated_modules.h"
 
 namespace liveset::model {
 namespace {
@@ -231,26 +231,31 @@ class RegionWriter {
   }
 
   Result<Regions> named() {
-    std::vector<bool> chosen(layers());
+    const NamedRuns runs(model_);
+    std::vector<std::uint32_t> chosen;
     for (const std::string& name : policy_.names) {
-      bool any = false;
-      for (std::uint64_t layer = 0; layer < layers(); ++layer)
-        if (matches_name(name, model_.units[layer].name)) chosen[layer] = any = true;
-      // No layer: modules inside of layers, or around them.
-      if (!any)
-        for (const Unit& run : units_of(model_, name)) {
-          out_.recomputed.push_back({run.begin, run.end, run.name, {}, true, {}});
-          any = true;
-        }
-      if (!any) return no_such("layer", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
+      const std::vector<std::uint32_t> found = runs.find(name);
+      if (found.empty())
+        return no_such("layer and no module", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
+      chosen.insert(chosen.end(), found.begin(), found.end());
     }
-    for (std::uint64_t layer = 0; layer < layers(); ++layer)
-      if (chosen[layer]) region(layer, layer + 1);
-    std::vector<Region>& all = out_.recomputed;
-    std::sort(all.begin(), all.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
-    for (std::size_t i = 1; i < all.size(); ++i)
-      if (all[i].begin < all[i - 1].end)
-        return bad_policy("policy '" + policy_.text + "': '" + all[i - 1].name + "' and '" + all[i].name + "' overlap");
+    const std::vector<NamedRun>& all = runs.all();
+    std::sort(chosen.begin(), chosen.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return all[a].begin != all[b].begin ? all[a].begin < all[b].begin : all[a].end > all[b].end;
+    });
+    for (const std::uint32_t index : chosen) {
+      const NamedRun& run = all[index];
+      if (!out_.recomputed.empty() && run.begin < out_.recomputed.back().end) {
+        const Region& outer = out_.recomputed.back();
+        if (run.begin == outer.begin && run.end == outer.end) continue;  // named twice
+        return bad_policy("policy '" + policy_.text + "': region '" + run.name() + "' lies inside of region '" + outer.name + "'");
+      }
+      Region region;
+      region.begin = run.begin;
+      region.end = run.end;
+      region.name = run.name();
+      out_.recomputed.push_back(std::move(region));
+    }
     layer_by_layer();
     return std::move(out_);
   }

@@ -8,7 +8,8 @@
 //   full                every layer (block) a segment of its own
 //   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
 //   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
-//   regions:A,B,...     these layers, by name; a name may be a pattern ("bs.0", "GPT/bs.*"); where no layer has it, these modules
+//   regions:A,B,...     these layers or modules of the tree, by name; a name may be a pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h
+//                       says what comes first). None may lie inside of another
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
 //   offload:BYTES[,N]   values of at least BYTES go to the host when forward has read them last, and come back before their backward; N of
 //                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)

@@ -1,12 +1,12 @@
 #include "viewer/model/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "viewer/model/multilevel.h"
 #include "viewer/plan/frontier.h"
-#include "viewer/plan/regions.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/segments.h"
 
@@ -34,6 +34,8 @@ class Search {
   Result<SearchResult> run() {
     out_.lower_bound = peak_bound(model_, options_.predict);
     if (Status status = try_policy("save-all"); !status) return status.take_error();
+    if (Status status = given(); !status) return status.take_error();
+    rules_of_thumb();
     const Result<ChainOfLayers> chain = chain_of_layers(model_);
     if (chain) {
       if (Status status = rotor(chain->stages); !status) return status.take_error();
@@ -42,6 +44,8 @@ class Search {
         revolve();
         segment_lists(chain->values);
       }
+    } else {
+      out_.absent.push_back({"revolve, rotor, exact search", chain.error().what});
     }
     if (!model_.rotor) {
       segments();
@@ -62,10 +66,53 @@ class Search {
     if (!prediction) return prediction.error();
     ++out_.tried;
     spent_ += prediction->memory.events.size() + model_.ops.size();
+    if (options_.progress) options_.progress(std::min(spent_, all_ops()), all_ops());
     found_.push_back({text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, std::move(operations)});
     return Done{};
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
+  std::uint64_t all_ops() const { return max_candidate_ops + options_.regions.max_ops; }
+
+  bool moves_bytes(const Policy& policy) const {
+    if (policy.kind != Policy::Kind::by_hand) return policy.kind == Policy::Kind::offload;
+    return std::any_of(model_.regions.begin(), model_.regions.end(),
+                       [](const HandRegion& region) { return region.mode == HandRegion::Mode::offload; });
+  }
+  Result<Listed> listed(const Policy& policy) {
+    const Result<Prediction> prediction = predict(model_, policy, options_.predict);
+    if (!prediction) return prediction.error();
+    Listed listed;
+    listed.candidate = {policy.text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, {}};
+    listed.in_frontier = !moves_bytes(policy);
+    if (listed.in_frontier && seen_.insert(policy.text).second) found_.push_back(listed.candidate);
+    return listed;
+  }
+  Status given() {
+    for (const Policy& policy : options_.given) {
+      Result<Listed> each = listed(policy);
+      if (!each) return each.take_error();
+      out_.given.push_back(std::move(*each));
+    }
+    return Done{};
+  }
+  void rules_of_thumb() {
+    const std::uint64_t layers = model_.units.size();
+    for (const char* const text : {"full", "sqrt", "segment:5", "segment:10", "over:10MB", "under:5ms"}) {
+      const Policy policy = *parse_policy(text);
+      Listed rule;
+      rule.candidate.policy = text;
+      if (policy.kind == Policy::Kind::equal_segments && policy.number > layers) {
+        rule.refused = "the model has " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
+      } else if (policy.kind == Policy::Kind::under && !model_.conventions.drop_at_region_end) {
+        rule.refused = "the model's costs are no times";
+      } else if (Result<Listed> each = listed(policy); each) {
+        rule = std::move(*each);
+      } else {
+        rule.refused = each.error().what;
+      }
+      out_.rules.push_back(std::move(rule));
+    }
+  }
 
   // The table's budgets, at most max_points of them, and the one that was asked for.
   Status rotor(const plan::RotorChain& stages) {
@@ -75,7 +122,11 @@ class Search {
     for (const std::uint64_t bytes : stages.a) most += bytes;
     for (const std::uint64_t bytes : stages.delta) most += bytes;
     const Result<plan::RotorTable> table = plan::RotorTable::make(stages, most);
-    if (!table) return model_.rotor ? Status(table.error()) : Status(Done{});
+    if (!table) {
+      if (model_.rotor) return table.error();
+      out_.absent.push_back({"rotor", table.error().what});
+      return Done{};
+    }
     std::vector<std::uint64_t> budgets;
     const std::vector<plan::RotorTable::Step> steps = table->steps();
     const std::size_t stride = std::max<std::size_t>(1, steps.size() / max_points);
@@ -90,6 +141,7 @@ class Search {
     }
     if (!model_.rotor) return Done{};
     out_.least_is_exact = true;
+    out_.least_of = "persistent schedules";
     out_.least_budget = table->least_budget() + fixed;
     out_.backward_cost = 0;
     for (const std::uint64_t cost : stages.ub) *out_.backward_cost += cost;
@@ -97,7 +149,11 @@ class Search {
   }
 
   Status exact(const plan::Chain& chain) {
-    if (chain.layers() > exact_layers) return Done{};
+    if (chain.layers() > exact_layers) {
+      out_.absent.push_back({"exact search", "the model has " + std::to_string(chain.layers()) + " layers, and it is for up to " +
+                                                 std::to_string(exact_layers)});
+      return Done{};
+    }
     const Result<plan::Frontier> frontier = plan::exact_frontier(chain);
     if (!frontier) return Done{};
     for (const plan::FrontierPoint& point : frontier->points) {
@@ -142,48 +198,23 @@ class Search {
     }
   }
 
-  // Each layer, kept or made again.
+  // Sets of modules.
   void regions() {
-    std::vector<plan::Module> modules(model_.units.size());
-    std::vector<std::uint32_t> layer_of(model_.ops.size(), none), home(model_.tensors.size(), none);
-    for (std::uint32_t layer = 0; layer < modules.size(); ++layer)
-      for (std::uint32_t op = model_.units[layer].begin; op < model_.units[layer].end; ++op) layer_of[op] = layer;
-    std::vector<bool> outside(model_.tensors.size());
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
-        if (home[tensor] == none) home[tensor] = layer_of[op];
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
-      if (model_.ops[op].phase != trace::Phase::forward && model_.ops[op].phase != trace::Phase::loss) continue;
-      for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
-        for (const std::uint32_t tensor : model_.list(slice)) outside[tensor] = outside[tensor] || home[tensor] != layer_of[op];
-    }
-    std::vector<bool> counted(model_.tensors.size());
-    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
-      if (layer_of[op] == none) continue;
-      plan::Module& module = modules[layer_of[op]];
-      module.cost += model_.ops[op].cost;
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-        if (counted[tensor]) continue;
-        counted[tensor] = true;
-        const std::uint64_t bytes = model_.tensors[tensor].bytes;
-        if (!model_.tensors[tensor].value) continue;
-        module.own += bytes;
-        (outside[tensor] ? module.boundary : module.working) += bytes;
-      }
-    }
-    const Result<plan::RegionFrontier> frontier = plan::region_frontier(modules);
-    if (!frontier) return;
-    for (const plan::RegionPlan& point : frontier->points) try_regions(point);
-  }
-  void try_regions(const plan::RegionPlan& point) {
-    if (point.checkpointed.empty() || point.checkpointed.size() == model_.units.size()) return;
-    std::string text = "regions:";
-    for (const std::uint32_t layer : point.checkpointed) {
-      // Names are lists' members in a policy.
-      if (model_.units[layer].name.find(',') != std::string::npos || model_.units[layer].name.find('*') != std::string::npos) return;
-      text += (text.back() == ':' ? "" : ",") + model_.units[layer].name;
-    }
-    attempt(text);
+    RegionSearchOptions wanted;
+    wanted.budget = options_.budget;
+    wanted.statics = static_bytes(model_, options_.predict);
+    wanted.limits = options_.regions;
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    const RegionSearchResult result = search_regions(model_, wanted, [&](const std::string& text) -> std::optional<plan::Figures> {
+      seen_.insert(text);
+      const Result<Policy> policy = parse_policy(text);
+      if (!policy || !add(text, predict(model_, *policy, options_.predict), {})) return std::nullopt;
+      const plan::Figures figures{found_.back().peak_bytes, found_.back().extra_cost};
+      least = std::min(least, figures.peak);
+      return figures;
+    });
+    out_.modules = result.modules;
+    if (result.all_sets) least_of_sets_ = least;
   }
 
   Result<SearchResult> finish() {
@@ -194,7 +225,11 @@ class Search {
       if (out_.frontier.empty() || candidate.extra_cost < out_.frontier.back().extra_cost) out_.frontier.push_back(std::move(candidate));
     if (!out_.least_is_exact) {
       out_.least_budget = out_.frontier.front().peak_bytes;
-      out_.least_is_exact = out_.least_budget == out_.lower_bound;
+      if (out_.least_budget == out_.lower_bound)
+        out_.least_of = "all schedules";
+      else if (out_.least_budget == least_of_sets_)
+        out_.least_of = "sets of modules";
+      out_.least_is_exact = !out_.least_of.empty();
     }
     if (options_.budget)
       for (const Candidate& candidate : out_.frontier)
@@ -208,9 +243,23 @@ class Search {
   std::vector<Candidate> found_;
   std::set<std::string> seen_;
   std::uint64_t spent_ = 0;
+  std::optional<std::uint64_t> least_of_sets_;
 };
 
 }  // namespace
+
+const Candidate* as_small_as(const SearchResult& result, std::uint64_t peak_bytes) {
+  const Candidate* found = nullptr;
+  for (const Candidate& candidate : result.frontier)
+    if (candidate.peak_bytes <= peak_bytes) found = &candidate;
+  return found;
+}
+
+const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost) {
+  for (const Candidate& candidate : result.frontier)
+    if (candidate.extra_cost <= extra_cost) return &candidate;
+  return nullptr;
+}
 
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
   std::uint64_t most = 0;

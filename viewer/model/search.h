@@ -2,16 +2,19 @@
 // predict says.
 //
 // Candidates. A rotor chain: rotor's table, exact among persistent schedules. A chain of layers: rotor, revolve, exact search over every
-// schedule up to 12 layers, segment lists. Any other model, and recorded steps: sets of layers that run again (plan/regions.h), equal and
-// greedy segments. The frontier is what no other candidate beats in both bytes and time; beyond rotor chains and exact search it is the
-// best that was found, and no proof that there is nothing better. Between it and the lower bound there may be more.
+// schedule up to 12 layers, segment lists. Any other model, and recorded steps: sets of modules that run again, of the whole tree
+// (region_search.h), equal and greedy segments. Rules of thumb and the policies that the caller names are candidates too. The frontier is
+// what no other candidate beats in both bytes and time; beyond rotor chains and exact search it is the best that was found, and no proof
+// that there is nothing better. Between it and the lower bound there may be more.
 #pragma once
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "viewer/ledger/physical.h"
 #include "viewer/model/predict.h"
+#include "viewer/model/region_search.h"
 
 namespace liveset::model {
 
@@ -22,22 +25,47 @@ struct Candidate {
   std::vector<std::string> operations;             // of rotor, revolve and exact search: "Fck1", "f3", "d2", "b4"
 };
 
+// A policy that was asked for, or that people go by.
+struct Listed {
+  Candidate candidate;
+  std::string refused;      // why it is no policy of this model; empty: it is one
+  bool in_frontier = true;  // false: it moves bytes at a cost that is not counted, and is compared with nothing
+};
+
+// A planner that had no say, and why.
+struct Absent {
+  std::string planner, why;
+};
+
 struct SearchResult {
   std::vector<Candidate> frontier;             // peaks rising, extra costs falling
   std::optional<Candidate> best;               // the fastest within the budget, with the least peak among those; none: infeasible
   std::uint64_t least_budget = 0;              // the least peak of the frontier
   std::uint64_t lower_bound = 0;               // no schedule whatever needs less
-  bool least_is_exact = false;                 // least_budget is the least of persistent schedules (rotor chains) or of all
+  bool least_is_exact = false;                 // least_budget is the least of what `least_of` says
+  std::string least_of;                        // "all schedules", "persistent schedules", "sets of modules"; empty: of what was tried
   std::optional<std::uint64_t> backward_cost;  // of a rotor chain: makespan = forward_cost + backward_cost
   std::uint64_t tried = 0;
+  std::uint64_t modules = 0;  // that may be checkpointed, layers among them
+  std::vector<Listed> given;  // SearchOptions::given, in that order
+  std::vector<Listed> rules;  // of thumb: full, sqrt, every 5 to 10 layers, over 10 MB, under 5 ms
+  std::vector<Absent> absent;
 };
 
 struct SearchOptions {
   std::optional<std::uint64_t> budget;
+  std::vector<Policy> given;
   PredictOptions predict;
+  RegionSearchLimits regions;
+  ledger::Progress progress;
 };
 
+// Errors: the model contradicts itself; a given policy is none of this model.
 Result<SearchResult> search(const Model& model, const SearchOptions& options = {});
+
+// The fastest of the frontier that needs no more bytes than this, and the smallest that is no slower; null: none.
+const Candidate* as_small_as(const SearchResult& result, std::uint64_t peak_bytes);
+const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost);
 
 // Every op must have what it reads and makes at once: statics and the largest such sum.
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options = {});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/or_null.h"
+
 namespace liveset::report {
 namespace {
 
@@ -17,18 +19,61 @@ ordered_json candidate_json(const PlanReport& report, const Candidate& candidate
   return json;
 }
 
-// The fastest of the frontier that needs no more bytes; null: none.
-const Candidate* as_small(const PlanReport& report, const Candidate& given) {
-  const Candidate* found = nullptr;
-  for (const Candidate& candidate : report.result.frontier)
-    if (candidate.peak_bytes <= given.peak_bytes) found = &candidate;
-  return found;
+// How far a policy is from the frontier; null: the frontier has nothing as small, or nothing as fast.
+struct Distance {
+  std::optional<std::uint64_t> cost, bytes;
+  std::uint64_t frontier_cost = 0;  // of the fastest that is as small
+};
+Distance distance_of(const model::SearchResult& result, const Candidate& given) {
+  Distance distance;
+  if (const Candidate* const small = model::as_small_as(result, given.peak_bytes)) {
+    distance.frontier_cost = small->extra_cost;
+    distance.cost = given.extra_cost - std::min(given.extra_cost, small->extra_cost);
+  }
+  if (const Candidate* const fast = model::as_fast_as(result, given.extra_cost))
+    distance.bytes = given.peak_bytes - std::min(given.peak_bytes, fast->peak_bytes);
+  return distance;
 }
-// The smallest of the frontier that is no slower.
-const Candidate* as_fast(const PlanReport& report, const Candidate& given) {
-  for (const Candidate& candidate : report.result.frontier)
-    if (candidate.extra_cost <= given.extra_cost) return &candidate;
-  return nullptr;
+
+ordered_json listed_json(const PlanReport& report, const model::Listed& listed) {
+  if (!listed.refused.empty()) return {{"policy", listed.candidate.policy}, {"refused", listed.refused}};
+  ordered_json json = candidate_json(report, listed.candidate);
+  const Distance distance = listed.in_frontier ? distance_of(report.result, listed.candidate) : Distance();
+  json["cost_above_frontier"] = or_null(distance.cost);
+  json["cost_above_percent"] = nullptr;
+  if (distance.cost && (*distance.cost == 0 || distance.frontier_cost != 0))
+    json["cost_above_percent"] =
+        *distance.cost == 0 ? 0.0 : 100 * static_cast<double>(*distance.cost) / static_cast<double>(distance.frontier_cost);
+  json["bytes_above_frontier"] = or_null(distance.bytes);
+  return json;
+}
+
+std::string cost_text(const PlanReport& report, std::uint64_t cost) { return report.times ? format_time(cost) : format_count(cost); }
+Cell cost_cell(const PlanReport& report, TableFormat format, std::uint64_t cost) {
+  return report.times && format == TableFormat::text ? Cell::words(format_time(cost)) : Cell::count(cost);
+}
+
+// "12.5%" above the extra time that the frontier needs for the same peak.
+std::string above_text(const Distance& distance) {
+  if (!distance.cost) return "-";
+  if (*distance.cost == 0) return "0%";
+  return distance.frontier_cost == 0 ? "needs none" : format_percent(*distance.cost, distance.frontier_cost);
+}
+
+std::string listed_table(const PlanReport& report, const std::string& title, const std::vector<model::Listed>& all, const Style& style) {
+  Table table({{title}, {"peak", true}, {"extra", true}, {"above frontier", true}, {"bytes above", true}}, TableFormat::text, style);
+  std::string refused;
+  for (const model::Listed& listed : all) {
+    const Candidate& candidate = listed.candidate;
+    if (!listed.refused.empty()) {
+      refused += "  " + printable(candidate.policy, style) + ": no row, " + printable(listed.refused, style) + "\n";
+      continue;
+    }
+    const Distance distance = listed.in_frontier ? distance_of(report.result, candidate) : Distance();
+    table.row({Cell::words(candidate.policy), Cell::bytes(candidate.peak_bytes), cost_cell(report, TableFormat::text, candidate.extra_cost),
+               Cell::words(above_text(distance)), distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
+  }
+  return "\n" + table.render() + refused;
 }
 
 }  // namespace
@@ -44,28 +89,25 @@ ordered_json plan_json(const PlanReport& report) {
   }
   json["least_budget"] = result.least_budget;
   json["least_budget_exact"] = result.least_is_exact;
+  json["least_budget_of"] = result.least_of.empty() ? ordered_json(nullptr) : ordered_json(result.least_of);
   json["lower_bound"] = result.lower_bound;
   json["tried"] = result.tried;
+  json["modules"] = result.modules;
   json["frontier"] = ordered_json::array();
   for (const Candidate& candidate : result.frontier) json["frontier"].push_back(candidate_json(report, candidate));
   json["policies"] = ordered_json::array();
-  for (const Candidate& given : report.given) {
-    ordered_json each = candidate_json(report, given);
-    const Candidate* const small = as_small(report, given);
-    const Candidate* const fast = as_fast(report, given);
-    each["cost_above_frontier"] =
-        small != nullptr ? ordered_json(given.extra_cost - std::min(given.extra_cost, small->extra_cost)) : nullptr;
-    each["bytes_above_frontier"] =
-        fast != nullptr ? ordered_json(given.peak_bytes - std::min(given.peak_bytes, fast->peak_bytes)) : nullptr;
-    json["policies"].push_back(std::move(each));
-  }
+  for (const model::Listed& given : result.given) json["policies"].push_back(listed_json(report, given));
+  json["rules_of_thumb"] = ordered_json::array();
+  for (const model::Listed& rule : result.rules) json["rules_of_thumb"].push_back(listed_json(report, rule));
+  json["absent"] = ordered_json::array();
+  for (const model::Absent& absent : result.absent) json["absent"].push_back({{"planner", absent.planner}, {"reason", absent.why}});
   return json;
 }
 
 std::string plan_table(const PlanReport& report, TableFormat format, const Style& style) {
   Table table({{"peak", true}, {"extra", true}, {"of forward", true}, {"policy", false, 0, true}}, format, style);
   for (const Candidate& candidate : report.result.frontier)
-    table.row({Cell::bytes(candidate.peak_bytes), Cell::count(candidate.extra_cost),
+    table.row({Cell::bytes(candidate.peak_bytes), cost_cell(report, format, candidate.extra_cost),
                Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1)),
                Cell::words(candidate.policy)});
   return table.render();
@@ -78,7 +120,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
   if (report.budget && result.best) {
     const Candidate& best = *result.best;
     text += "policy        " + printable(best.policy, style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
-            bytes(*report.budget) + "\nextra cost    " + format_count(best.extra_cost) + " (" +
+            bytes(*report.budget) + "\nextra cost    " + cost_text(report, best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";
     if (!best.operations.empty()) {
       std::string operations;
@@ -86,24 +128,17 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
       text += "operations    " + wrapped(operations, style, 14) + "\n";
     }
   } else if (report.budget) {
-    text += "infeasible, least is " + bytes(result.least_budget) + (result.least_is_exact ? "" : " (the least that was found)") + "\n";
+    text += "infeasible, least is " + bytes(result.least_budget) +
+            (result.least_is_exact ? " (exactly, of " + result.least_of + ")\n" : " (the least that was found)\n");
   }
   if (sweep || !report.budget) {
     text += (text.empty() ? "" : "\n") + std::string("frontier\n") + plan_table(report, TableFormat::text, style);
     text += "lower bound   " + bytes(result.lower_bound) + ": no schedule needs less\n";
   }
-  if (!report.given.empty()) {
-    text += "\n";
-    Table table({{"policy"}, {"peak", true}, {"extra", true}, {"bytes above", true}, {"cost above", true}}, TableFormat::text, style);
-    for (const Candidate& given : report.given) {
-      const Candidate* const small = as_small(report, given);
-      const Candidate* const fast = as_fast(report, given);
-      table.row({Cell::words(given.policy), Cell::bytes(given.peak_bytes), Cell::count(given.extra_cost),
-                 fast != nullptr ? Cell::bytes(given.peak_bytes - std::min(given.peak_bytes, fast->peak_bytes)) : Cell::words("-"),
-                 small != nullptr ? Cell::count(given.extra_cost - std::min(given.extra_cost, small->extra_cost)) : Cell::words("-")});
-    }
-    text += table.render();
-  }
+  if (!result.given.empty()) text += listed_table(report, "policy", result.given, style);
+  if (sweep || !report.budget) text += listed_table(report, "rule of thumb", result.rules, style);
+  for (const model::Absent& absent : result.absent)
+    text += (&absent == result.absent.data() ? "\n" : "") + wrapped(absent.planner + " left out: " + absent.why, style, 2) + "\n";
   if (!report.estimate.empty()) text += "\nestimate      " + wrapped(report.estimate, style, 14) + "\n";
   return text;
 }

@@ -15,8 +15,8 @@ struct PlanReport {
   std::string estimate;  // why figures are estimates; empty: they are not
   std::uint64_t layers = 0;
   std::optional<std::uint64_t> budget;
+  bool times = false;  // costs are nanoseconds
   model::SearchResult result;
-  std::vector<model::Candidate> given;  // policies that were named, to be set beside the frontier
 };
 
 nlohmann::ordered_json plan_json(const PlanReport& report);

@@ -1,0 +1,289 @@
+// plan on trees of modules: what it proposes is what the executor finds best.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "viewer/model/module_tree.h"
+#include "viewer/model/region_tree.h"
+#include "viewer/model/search.h"
+
+namespace liveset::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Model parsed(const std::string& text) {
+  Result<Model> model = parse_model(text, "tree");
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
+// Block 0 with an attention whose scores are large and cheap, and a perceptron; block 1 is small. Backward makes nothing.
+Model blocks() {
+  return parsed(R"(general {
+    unit: "net.b.*"
+    tensor { id: "x" bytes: 10 given: true }
+    tensor { id: "q" bytes: 20 } tensor { id: "s" bytes: 100 } tensor { id: "a" bytes: 10 } tensor { id: "m" bytes: 40 }
+    tensor { id: "h" bytes: 10 } tensor { id: "y" bytes: 10 }
+    op { id: "Q" module: "net.b.0.attn.q" reads: "x" writes: "q" saves: "x" saves: "q" cost: 8 backward { } }
+    op { id: "S" module: "net.b.0.attn.score" reads: "q" writes: "s" saves: "q" saves: "s" cost: 1 backward { } }
+    op { id: "V" module: "net.b.0.attn.score" reads: "s" writes: "a" saves: "s" saves: "a" cost: 2 backward { } }
+    op { id: "U" module: "net.b.0.mlp" reads: "a" writes: "m" saves: "a" saves: "m" cost: 9 backward { } }
+    op { id: "D" module: "net.b.0.mlp" reads: "m" writes: "h" saves: "m" saves: "h" cost: 9 backward { } }
+    op { id: "Y" module: "net.b.1" reads: "h" writes: "y" saves: "h" saves: "y" cost: 5 backward { } }
+    op { id: "L" phase: "loss" reads: "y" })"
+                "}");
+}
+
+std::vector<std::pair<std::uint64_t, std::uint64_t>> points(const SearchResult& found) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> points;
+  for (const Candidate& candidate : found.frontier) points.emplace_back(candidate.peak_bytes, candidate.extra_cost);
+  return points;
+}
+
+TEST(NamedRuns, EveryModuleOfTheTreeHasAName) {
+  const Model model = blocks();
+  const NamedRuns runs(model);
+  std::vector<std::string> names;
+  for (const NamedRun& run : runs.all()) names.push_back(run.name() + " " + std::to_string(run.begin) + "-" + std::to_string(run.end));
+  EXPECT_THAT(names, ElementsAre("net.b.0 0-5", "net.b.1 5-6", "net 0-6", "net.b 0-6", "net.b.0 0-5", "net.b.0.attn 0-3",
+                                 "net.b.0.attn.q 0-1", "net.b.0.attn.score 1-3", "net.b.0.mlp 3-5", "net.b.1 5-6"));
+  EXPECT_THAT(runs.find("net.b.0"), ElementsAre(0)) << "a layer comes before the module of its name";
+  EXPECT_THAT(runs.find("b.*"), ElementsAre(0, 1));
+  EXPECT_THAT(runs.find("attn"), ElementsAre(5));
+  EXPECT_THAT(runs.find("attn.*"), ElementsAre(6, 7));
+  EXPECT_THAT(runs.find("conv"), ElementsAre());
+}
+
+TEST(NamedRuns, AModuleThatRunsTwiceIsTwoRuns) {
+  const Model model = parsed(R"(general {
+    tensor { id: "x" bytes: 1 given: true } tensor { id: "a" bytes: 1 } tensor { id: "b" bytes: 1 } tensor { id: "c" bytes: 1 }
+    op { id: "A" module: "n.head" reads: "x" writes: "a" } op { id: "B" module: "n.body" reads: "a" writes: "b" }
+    op { id: "C" module: "n.head" reads: "b" writes: "c" } })");
+  const NamedRuns runs(model);
+  ASSERT_EQ(runs.find("n.head").size(), 1U);
+  EXPECT_EQ(runs.all()[runs.find("n.head").front()].begin, 0U);
+  ASSERT_EQ(runs.find("n.head#2").size(), 1U);
+  EXPECT_EQ(runs.all()[runs.find("n.head#2").front()].begin, 2U);
+  EXPECT_TRUE(runs.find("n.head#3").empty());
+}
+
+// Without checkpoints x q s a m h y live at the loss: 200. Of the block as a whole, 29 of cost buy the forward's 190 at most: everything is
+// made again at once. The scores alone cost 3 and take 100 away: forward needs x q s a = 140; then m h y come: 100; before the backward of
+// the scores x q a live: 40, and s comes back: 140.
+TEST(PlanTree, TheModuleInsideOfALayerIsTheOneToRunAgain) {
+  const Model model = blocks();
+  SearchOptions options;
+  options.budget = 150;
+  const Result<SearchResult> found = search(model, options);
+  ASSERT_TRUE(found) << found.error().message();
+  ASSERT_TRUE(found->best);
+  EXPECT_EQ(found->best->policy, "regions:net.b.0.attn.score");
+  EXPECT_EQ(found->best->peak_bytes, 140U);
+  EXPECT_EQ(found->best->extra_cost, 3U);
+  EXPECT_EQ(found->modules, 5U) << "net.b.0.attn.q and net.b.1 give back all that they make";
+  EXPECT_THAT(points(*found), ElementsAre(std::pair(140, 3), std::pair(200, 0)));
+  EXPECT_EQ(found->least_budget, 140U);
+  EXPECT_TRUE(found->least_is_exact);
+  EXPECT_EQ(found->least_of, "sets of modules");
+  options.budget = 139;
+  const Result<SearchResult> nothing = search(model, options);
+  ASSERT_TRUE(nothing);
+  EXPECT_FALSE(nothing->best);
+  EXPECT_EQ(nothing->least_budget, 140U);
+}
+
+TEST(PlanTree, ARegionInsideOfARegionIsRefused) {
+  const Model model = blocks();
+  for (const char* const text : {"regions:net.b.0,net.b.0.mlp", "regions:attn.q,attn"}) {
+    const Result<Prediction> prediction = predict(model, *parse_policy(text));
+    ASSERT_FALSE(prediction);
+    EXPECT_EQ(prediction.error().kind, ErrorKind::usage);
+    EXPECT_THAT(prediction.error().message(), HasSubstr("lies inside of region"));
+  }
+  EXPECT_TRUE(predict(model, *parse_policy("regions:attn,mlp,attn,net.b.1")));
+}
+
+TEST(PlanTree, RulesOfThumbStandBesideTheFrontier) {
+  SearchOptions options;
+  options.given = {*parse_policy("full"), *parse_policy("offload:50")};
+  const Result<SearchResult> found = search(blocks(), options);
+  ASSERT_TRUE(found) << found.error().message();
+  std::map<std::string, Listed> rules;
+  for (const Listed& rule : found->rules) rules[rule.candidate.policy] = rule;
+  ASSERT_EQ(rules.size(), 6U);
+  EXPECT_EQ(rules.at("full").candidate.extra_cost, 34U);
+  EXPECT_EQ(rules.at("over:10MB").candidate.extra_cost, 0U) << "no layer is that large";
+  EXPECT_EQ(rules.at("segment:5").refused, "the model has 2 layers");
+  EXPECT_EQ(rules.at("under:5ms").refused, "the model's costs are no times");
+  ASSERT_EQ(found->given.size(), 2U);
+  EXPECT_EQ(found->given[0].candidate.peak_bytes, rules.at("full").candidate.peak_bytes);
+  EXPECT_FALSE(found->given[1].in_frontier) << "moving bytes has no cost here, so it would beat everything";
+  for (const Candidate& candidate : found->frontier) EXPECT_NE(candidate.policy, "offload:50");
+  options.given = {*parse_policy("regions:conv")};
+  EXPECT_FALSE(search(blocks(), options));
+}
+
+// A policy that the caller names and that fits is never called infeasible.
+TEST(PlanTree, AGivenPolicyThatFitsIsAPlan) {
+  const Model model = parsed(R"(general {
+    tensor { id: "x" bytes: 1 given: true } tensor { id: "a" bytes: 50 } tensor { id: "b" bytes: 50 } tensor { id: "c" bytes: 1 }
+    op { id: "A" name: "mul" module: "n" reads: "x" writes: "a" saves: "a" saves: "x" cost: 1 backward { } }
+    op { id: "B" name: "mm" module: "n" reads: "a" writes: "b" saves: "b" cost: 1 backward { } }
+    op { id: "C" name: "mm" module: "n" reads: "b" writes: "c" saves: "c" saves: "b" cost: 1 backward { } }
+    op { id: "L" phase: "loss" reads: "c" }
+    unit: "n" })");
+  SearchOptions options;
+  options.given = {*parse_policy("selective:mm")};
+  const Result<SearchResult> found = search(model, options);
+  ASSERT_TRUE(found) << found.error().message();
+  options.budget = found->given[0].candidate.peak_bytes;
+  const Result<SearchResult> again = search(model, options);
+  ASSERT_TRUE(again && again->best);
+  EXPECT_LE(again->best->extra_cost, found->given[0].candidate.extra_cost);
+}
+
+// A random tree of up to 8 modules; ops read what the last one made, and now and then something older. With `recorded`, as a recorded step
+// tells it: no reads in the forward, frees listed, re-runs that stop early.
+class RandomTree {
+ public:
+  explicit RandomTree(std::uint64_t seed) : random_(seed) {}
+
+  Model make(bool recorded) {
+    modules_ = 1;
+    grow("m", 0);
+    std::string text = "general {\ntensor { id: 't0' bytes: " + number(1, 40) + " given: true }\n";
+    for (std::size_t op = 0; op < ops_.size(); ++op) {
+      const std::string made = "'t" + std::to_string(op + 1) + "'";
+      std::set<std::size_t> reads{op};
+      if (below(3) == 0) reads.insert(below(op + 1));
+      text += "tensor { id: " + made + " bytes: " + number(1, 60) + " }\ntensor { id: 'g" + std::to_string(op) +
+              "' bytes: " + number(0, 30) + " }\nop { id: 'o" + std::to_string(op) + "' module: '" + ops_[op] + "' writes: " + made +
+              " cost: " + number(1, 9);
+      for (const std::size_t read : reads) text += " reads: 't" + std::to_string(read) + "'";
+      if (below(4) != 0) text += " saves: " + made;
+      if (below(2) != 0) text += " saves: 't" + std::to_string(op) + "'";
+      text += " workspace: " + number(0, 20) + " backward { writes: 'g" + std::to_string(op) + "' } }\n";
+    }
+    text += "op { id: 'loss' phase: 'loss' reads: 't" + std::to_string(ops_.size()) + "' }\nunit: 'm'\n}\n";
+    Model model = parsed(text);
+    if (!recorded) return model;
+    model.conventions.frees_are_listed = model.conventions.drop_at_region_end = model.conventions.physical_copy = true;
+    model.conventions.rerun = Conventions::Rerun::early_stop;
+    for (Op& op : model.ops)
+      if (op.phase == trace::Phase::forward) op.reads = {};
+    return model;
+  }
+
+ private:
+  void grow(const std::string& path, int depth) {
+    for (std::uint64_t i = 0, parts = 1 + below(3); i < parts; ++i) {
+      if (depth < 3 && modules_ < 8 && below(3) != 0)
+        grow(path + ".c" + std::to_string(modules_++), depth + 1);
+      else
+        ops_.push_back(path);
+    }
+  }
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+  std::string number(std::uint64_t least, std::uint64_t most) { return std::to_string(least + below(most - least + 1)); }
+
+  std::mt19937_64 random_;
+  std::uint64_t modules_ = 1;
+  std::vector<std::string> ops_;
+};
+
+struct Measured {
+  std::uint64_t peak = 0, cost = 0;
+};
+
+// Every set of modules through the executor, none inside of another: by names alone, whatever the planner thinks of the tree.
+std::vector<Measured> every_set(const Model& model) {
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> modules;
+  const NamedRuns runs(model);
+  for (const NamedRun& run : runs.all()) modules[{run.begin, run.end}] = run.name();
+  std::vector<std::string> names;
+  for (const auto& [range, name] : modules) names.push_back(name);
+  EXPECT_LE(names.size(), 40U);
+  std::vector<Measured> all;
+  std::vector<std::string> chosen;
+  const std::function<void(std::size_t)> from = [&](std::size_t first) {
+    std::string text = chosen.empty() ? "save-all" : "regions:";
+    for (const std::string& name : chosen) text += (text.back() == ':' ? "" : ",") + name;
+    const Result<Prediction> prediction = predict(model, *parse_policy(text));
+    if (!prediction) return;  // nested
+    all.push_back({prediction->memory.peak_bytes, prediction->extra_cost});
+    for (std::size_t i = first; i < names.size(); ++i) {
+      chosen.push_back(names[i]);
+      from(i + 1);
+      chosen.pop_back();
+    }
+  };
+  from(0);
+  return all;
+}
+
+std::uint64_t least_cost(const std::vector<Measured>& all, std::uint64_t budget) {
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const Measured& each : all)
+    if (each.peak <= budget) least = std::min(least, each.cost);
+  return least;
+}
+
+void expect_true(const Model& model, const SearchResult& found) {
+  for (const Candidate& candidate : found.frontier) {
+    if (candidate.policy == "exact") continue;
+    const Result<Prediction> prediction = predict(model, *parse_policy(candidate.policy));
+    ASSERT_TRUE(prediction) << candidate.policy << ": " << prediction.error().message();
+    EXPECT_EQ(candidate.peak_bytes, prediction->memory.peak_bytes) << candidate.policy;
+    EXPECT_EQ(candidate.extra_cost, prediction->extra_cost) << candidate.policy;
+  }
+}
+
+TEST(PlanTree, RandomTreesAreAsGoodAsEverySet) {
+  std::uint64_t compared = 0, worse = 0, sets = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed)
+    for (const bool recorded : {false, true}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + (recorded ? ", recorded" : ""));
+      const Model model = RandomTree(seed).make(recorded);
+      const std::vector<Measured> all = every_set(model);
+      if (all.size() > 3000) continue;
+      sets += all.size();
+      const Result<SearchResult> found = search(model);
+      ASSERT_TRUE(found) << found.error().message();
+      expect_true(model, *found);
+      std::set<std::uint64_t> budgets;
+      for (const Measured& each : all) budgets.insert({each.peak, each.peak - 1});
+      for (const std::uint64_t budget : budgets) {
+        const std::uint64_t least = least_cost(all, budget);
+        const Candidate* const best = as_small_as(*found, budget);
+        if (least == ~std::uint64_t{0}) continue;
+        ASSERT_NE(best, nullptr) << budget;
+        EXPECT_LE(best->extra_cost, least) << budget;
+      }
+      // The same by proposals and improvements alone, as large trees are planned.
+      SearchOptions large;
+      large.regions.max_sets = 0;
+      const Result<SearchResult> proposed = search(model, large);
+      ASSERT_TRUE(proposed);
+      expect_true(model, *proposed);
+      EXPECT_TRUE(proposed->least_of.empty() || proposed->least_of == "all schedules");
+      for (const std::uint64_t budget : budgets) {
+        const std::uint64_t least = least_cost(all, budget);
+        if (least == ~std::uint64_t{0}) continue;
+        const Candidate* const best = as_small_as(*proposed, budget);
+        ++compared;
+        worse += best == nullptr || best->extra_cost > least;
+      }
+    }
+  EXPECT_GT(sets, 5000U);
+  EXPECT_EQ(worse, 0U) << "of " << compared;
+}
+
+}  // namespace
+}  // namespace liveset::model

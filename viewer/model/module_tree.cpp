@@ -1,0 +1,86 @@
+#include "viewer/model/module_tree.h"
+
+#include <charconv>
+
+#include "viewer/ledger/value_names.h"
+#include "viewer/model/name_pattern.h"
+
+namespace liveset::model {
+namespace {
+
+constexpr std::size_t max_parts = 64;
+
+// Ends of the path's first, second, ... part: "GPT.bs.0" -> 3, 6, 8.
+void ends_of(std::string_view path, std::vector<std::size_t>& ends) {
+  ends.clear();
+  for (auto dot = path.find_first_of("./"); dot != std::string_view::npos && ends.size() + 1 < max_parts;
+       dot = path.find_first_of("./", dot + 1))
+    ends.push_back(dot);
+  ends.push_back(path.size());
+}
+
+}  // namespace
+
+std::string NamedRun::name() const { return ledger::numbered_name(std::string(path), number); }
+
+NamedRuns::NamedRuns(const Model& model) {
+  for (const Unit& unit : model.units) {
+    layers_.try_emplace(unit.name, static_cast<std::uint32_t>(runs_.size()));
+    runs_.push_back({unit.name, 1, unit.begin, unit.end, true});
+  }
+  add_modules(model);
+}
+
+void NamedRuns::add_modules(const Model& model) {
+  std::vector<std::uint32_t> open;  // runs that the op before is in, the outermost first
+  std::vector<std::size_t> ends;
+  std::uint32_t last = none;
+  for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
+    const std::uint32_t module = model.ops[op].phase == trace::Phase::forward ? model.ops[op].module : none;
+    if (module == none) {
+      open.clear();
+    } else if (module != last || open.empty()) {
+      const std::string_view path = model.modules[module];
+      ends_of(path, ends);
+      std::size_t same = 0;
+      while (same < open.size() && same < ends.size() && runs_[open[same]].path == path.substr(0, ends[same])) ++same;
+      open.resize(same);
+      for (; same < ends.size(); ++same) {
+        std::vector<std::uint32_t>& runs = modules_[path.substr(0, ends[same])];
+        open.push_back(static_cast<std::uint32_t>(runs_.size()));
+        runs.push_back(open.back());
+        runs_.push_back({path.substr(0, ends[same]), static_cast<std::uint32_t>(runs.size()), op, op, false});
+      }
+    }
+    last = module;
+    for (const std::uint32_t run : open) runs_[run].end = op + 1;
+  }
+}
+
+std::uint32_t NamedRuns::exactly(std::string_view name) const {
+  if (const auto layer = layers_.find(name); layer != layers_.end()) return layer->second;
+  if (const auto module = modules_.find(name); module != modules_.end()) return module->second.front();
+  const auto sign = name.rfind('#');
+  if (sign == std::string_view::npos) return none;
+  const auto module = modules_.find(name.substr(0, sign));
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(name.data() + sign + 1, name.data() + name.size(), number);
+  if (module == modules_.end() || error != std::errc() || end != name.data() + name.size()) return none;
+  return number > 1 && number <= module->second.size() ? module->second[number - 1] : none;
+}
+
+std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern) const {
+  if (const std::uint32_t exact = exactly(pattern); exact != none) return {exact};
+  std::vector<std::uint32_t> found;
+  bool layers = false;
+  for (std::uint32_t index = 0; index < runs_.size(); ++index) {
+    const NamedRun& run = runs_[index];
+    if (!run.layer && (layers || (!found.empty() && run.begin < runs_[found.back()].end))) continue;
+    if (!(run.number == 1 ? matches_name(pattern, run.path) : matches_name(pattern, run.name()))) continue;
+    layers = layers || run.layer;
+    found.push_back(index);
+  }
+  return found;
+}
+
+}  // namespace liveset::model

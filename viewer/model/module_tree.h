@@ -1,0 +1,45 @@
+// What of a step a policy can call by name: its layers, and every module of its tree.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "viewer/model/model.h"
+
+namespace liveset::model {
+
+// A run of forward ops, [begin, end): a layer, or one run of a module with all that is inside of it.
+struct NamedRun {
+  std::string_view path;     // of the model, which must outlive this
+  std::uint32_t number = 1;  // of the module's runs; the second one of "GPT.head" is "GPT.head#2"
+  std::uint32_t begin = 0, end = 0;
+  bool layer = false;
+
+  std::string name() const;
+};
+
+// Modules are the parts of the ops' paths, up to a '.' or '/': "GPT.bs.0.ln1" lies in "GPT.bs.0", "GPT.bs" and "GPT". Paths are followed
+// down to 64 parts. Any two runs of modules lie apart or one inside of the other.
+class NamedRuns {
+ public:
+  explicit NamedRuns(const Model& model);
+
+  // Layers first, then modules: parents before children, in the order of the forward.
+  const std::vector<NamedRun>& all() const { return runs_; }
+
+  // What the pattern names (name_pattern.h): the layer or module of exactly this name; else all layers that it matches; else all modules
+  // that it matches, the outermost of each path. Indices of all(), rising; empty: nothing is called so.
+  std::vector<std::uint32_t> find(std::string_view pattern) const;
+
+ private:
+  std::uint32_t exactly(std::string_view name) const;
+  void add_modules(const Model& model);
+
+  std::vector<NamedRun> runs_;
+  std::unordered_map<std::string_view, std::uint32_t> layers_;
+  std::unordered_map<std::string_view, std::vector<std::uint32_t>> modules_;  // a path's runs, in order
+};
+
+}  // namespace liveset::model

@@ -1,0 +1,255 @@
+#include "viewer/model/region_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "viewer/model/region_tree.h"
+
+namespace liveset::model {
+namespace {
+
+constexpr std::size_t max_families = 256;
+constexpr int max_corrections = 16;  // of the budget that the planner is asked for
+
+using Set = std::vector<std::uint32_t>;  // of the tree's modules, rising
+
+// "GPT.bs.11.attn" -> "GPT.bs.*.attn"
+std::string family_of(const std::string& name) {
+  std::string family;
+  for (const char c : name) {
+    if (c < '0' || c > '9')
+      family += c;
+    else if (family.empty() || family.back() != '*')
+      family += '*';
+  }
+  return family;
+}
+
+// Sets of modules as a policy says them: a family as a pattern where the set has all of it.
+class Names {
+ public:
+  Names(const NamedRuns& runs, const RegionTree& tree) : runs_(runs), family_(tree.modules.size(), none) {
+    std::map<std::string, Set> families;
+    names_.resize(tree.modules.size());
+    for (std::uint32_t module = 0; module < tree.modules.size(); ++module) {
+      if (tree.run[module] == none || !tree.modules[module].may_checkpoint) continue;
+      names_[module] = runs.all()[tree.run[module]].name();
+      families[family_of(names_[module])].push_back(module);
+    }
+    for (auto& [pattern, members] : families) {
+      if (members.size() < 2 || patterns_.size() == max_families) continue;
+      std::vector<std::uint32_t> named;
+      for (const std::uint32_t module : members) named.push_back(tree.run[module]);
+      std::sort(named.begin(), named.end());
+      if (runs.find(pattern) != named) continue;
+      for (const std::uint32_t module : members) family_[module] = static_cast<std::uint32_t>(patterns_.size());
+      patterns_.push_back(pattern);
+      sizes_.push_back(members.size());
+    }
+  }
+
+  std::string policy(const Set& set) const {
+    if (set.empty()) return "save-all";
+    std::map<std::uint32_t, std::size_t> chosen;
+    for (const std::uint32_t module : set)
+      if (family_[module] != none) ++chosen[family_[module]];
+    std::string text = "regions:";
+    for (const std::uint32_t module : set) {
+      std::size_t* const members = family_[module] == none ? nullptr : &chosen[family_[module]];
+      const bool whole = members != nullptr && (*members == 0 || *members == sizes_[family_[module]]);
+      if (whole && *members == 0) continue;  // said already
+      text += (text.back() == ':' ? "" : ",") + (whole ? patterns_[family_[module]] : names_[module]);
+      if (whole) *members = 0;
+    }
+    return text;
+  }
+
+ private:
+  const NamedRuns& runs_;
+  std::vector<std::uint32_t> family_;
+  std::vector<std::string> names_, patterns_;
+  std::vector<std::size_t> sizes_;
+};
+
+class RegionSearch {
+ public:
+  RegionSearch(const Model& model, const RegionSearchOptions& options, const Follow& follow)
+      : options_(options),
+        follow_(follow),
+        runs_(model),
+        tree_(region_tree(model, runs_)),
+        names_(runs_, tree_),
+        step_(2 * model.ops.size()) {}
+
+  RegionSearchResult run() {
+    RegionSearchResult result;
+    result.modules = tree_.checkpointable;
+    if (sets() <= options_.limits.max_sets && sets() * step_ <= options_.limits.max_ops) {
+      Set set;
+      from(0, set);
+      result.all_sets = true;
+      return result;
+    }
+    propose();
+    improve();
+    return result;
+  }
+
+ private:
+  struct Point {
+    Set set;
+    plan::Figures figures;
+    bool expanded = false;
+  };
+
+  bool may_spend() const { return spent_ + step_ <= options_.limits.max_ops; }
+
+  std::optional<plan::Figures> evaluate(const Set& set) {
+    const auto [known, fresh] = seen_.try_emplace(set);
+    if (!fresh) return known->second;
+    spent_ += step_;
+    known->second = follow_(names_.policy(set));
+    if (known->second) keep({set, *known->second});
+    return known->second;
+  }
+
+  // Among those that nothing beats.
+  void keep(Point point) {
+    const plan::Figures& fresh = point.figures;
+    for (const Point& old : front_)
+      if (old.figures.peak <= fresh.peak && old.figures.cost <= fresh.cost) return;
+    std::erase_if(front_, [&](const Point& old) { return fresh.peak <= old.figures.peak && fresh.cost <= old.figures.cost; });
+    front_.push_back(std::move(point));
+  }
+
+  // How many sets there are; the largest number where they are many.
+  std::uint64_t sets() const {
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    const auto product = [](std::uint64_t a, std::uint64_t b) { return b != 0 && a > most / b ? most : a * b; };
+    std::vector<std::uint64_t> inside(tree_.modules.size(), 1);
+    std::uint64_t all = 1;
+    for (std::size_t i = tree_.modules.size(); i-- > 0;) {
+      if (tree_.modules[i].may_checkpoint && inside[i] != most) ++inside[i];
+      const std::uint32_t parent = tree_.modules[i].parent;
+      std::uint64_t& outer = parent == plan::no_parent ? all : inside[parent];
+      outer = product(outer, inside[i]);
+    }
+    return all;
+  }
+  void from(std::uint32_t first, Set& set) {
+    evaluate(set);
+    for (std::uint32_t i = first; i < tree_.modules.size(); ++i) {
+      if (!tree_.modules[i].may_checkpoint) continue;
+      set.push_back(i);
+      from(tree_.end[i], set);
+      set.pop_back();
+    }
+  }
+
+  void propose() {
+    plan::RegionOptions planner;
+    planner.max_states = 400'000;
+    planner.max_points = 32;
+    const Result<plan::RegionFrontier> frontier = plan::region_frontier(tree_.modules, planner);
+    if (!frontier) return;
+    for (const plan::RegionPlan& point : frontier->points)
+      if (may_spend()) evaluate(point.checkpointed);
+    if (options_.budget && *options_.budget >= options_.statics) meet(*options_.budget - options_.statics, planner);
+  }
+
+  // Plans for the budget: less is asked of the planner until the executor finds the plan within it, more while it leaves something.
+  void meet(std::uint64_t budget, const plan::RegionOptions& planner) {
+    std::uint64_t asked = budget;
+    std::optional<std::uint64_t> fits, fails;  // the most and the least that was asked with that outcome
+    for (int i = 0; i < max_corrections && may_spend(); ++i) {
+      const Result<std::optional<plan::RegionPlan>> plan = plan::best_regions(tree_.modules, asked, planner);
+      if (!plan || !*plan) return;
+      const std::optional<plan::Figures> found = evaluate((*plan)->checkpointed);
+      if (!found) return;
+      const std::uint64_t peak = found->peak - std::min(found->peak, options_.statics);
+      (peak <= budget ? fits : fails) = asked;
+      if (fits && fails)
+        asked = *fits + (*fails - std::min(*fails, *fits)) / 2;
+      else
+        asked = peak <= budget ? asked + (budget - peak) : asked - std::min(asked, peak - budget);
+      if (asked == fits || asked == fails) return;
+    }
+  }
+
+  Point* next() {
+    const std::uint64_t wanted = options_.budget.value_or(std::numeric_limits<std::uint64_t>::max());
+    Point* best = nullptr;
+    for (Point& point : front_) {
+      if (point.expanded) continue;
+      const auto rank = [&](const Point& each) {  // the fastest that fits, then the smallest of the others
+        const bool fits = each.figures.peak <= wanted;
+        return std::tuple(!fits, fits ? each.figures.cost : each.figures.peak, each.figures.peak);
+      };
+      if (best == nullptr || (options_.budget ? rank(point) < rank(*best) : point.figures.peak < best->figures.peak)) best = &point;
+    }
+    return best;
+  }
+
+  void improve() {
+    while (may_spend()) {
+      Point* const point = next();
+      if (point == nullptr) return;
+      point->expanded = true;
+      const Set set = point->set;
+      neighbours(set);
+    }
+  }
+
+  void neighbours(const Set& set) {
+    Set other;
+    for (std::size_t i = 0; i < set.size() && may_spend(); ++i) {
+      other = set;
+      other.erase(other.begin() + static_cast<std::ptrdiff_t>(i));
+      evaluate(other);
+      const std::size_t before = other.size();
+      for (std::uint32_t inner = set[i] + 1; inner < tree_.end[set[i]];) {
+        const bool take = tree_.modules[inner].may_checkpoint;
+        if (take) other.push_back(inner);
+        inner = take ? tree_.end[inner] : inner + 1;
+      }
+      if (other.size() == before || !may_spend()) continue;
+      std::sort(other.begin(), other.end());
+      evaluate(other);
+    }
+    std::size_t at = 0;
+    for (std::uint32_t module = 0; module < tree_.modules.size() && may_spend();) {
+      while (at < set.size() && set[at] < module) ++at;
+      if (at < set.size() && set[at] == module) {
+        module = tree_.end[module];
+        continue;
+      }
+      if (tree_.modules[module].may_checkpoint) {
+        other.clear();
+        for (const std::uint32_t each : set)
+          if (each < module || each >= tree_.end[module]) other.push_back(each);
+        other.insert(std::lower_bound(other.begin(), other.end(), module), module);
+        evaluate(other);
+      }
+      ++module;
+    }
+  }
+
+  const RegionSearchOptions& options_;
+  const Follow& follow_;
+  NamedRuns runs_;
+  RegionTree tree_;
+  Names names_;
+  std::uint64_t step_, spent_ = 0;  // ops
+  std::map<Set, std::optional<plan::Figures>> seen_;
+  std::vector<Point> front_;
+};
+
+}  // namespace
+
+RegionSearchResult search_regions(const Model& model, const RegionSearchOptions& options, const Follow& follow) {
+  return RegionSearch(model, options, follow).run();
+}
+
+}  // namespace liveset::model
