@@ -217,6 +217,37 @@ TEST(RegionsProperty, TheBestSetIsTheBestOfAllSets) {
   }
 }
 
+// The whole tree as one checkpoint retains next to nothing and fits nowhere: prices of bytes alone would choose it. The layers differ, so
+// that states are far more than a list may have, and plans are close to what is certified all the same.
+TEST(RegionsProperty, ATreeThatFitsNowhereMisleadsNobody) {
+  Random random(8);
+  std::vector<Module> modules(1);
+  std::uint64_t all = 0;
+  for (std::uint32_t i = 1; i <= 400; ++i) {
+    Module module;
+    module.parent = 0;
+    module.own = 1000 + random.below(1'000'000);
+    module.boundary = module.own / (2 + random.below(20));
+    module.working = module.own;
+    module.cost = 1 + random.below(100'000);
+    all += module.own;
+    modules.push_back(module);
+  }
+  modules[0].boundary = 1;
+  modules[0].working = all;
+  modules[0].cost = 1;
+  RegionOptions options;
+  options.max_states = 100'000;
+  const std::uint64_t least = good(regions_least_peak(modules));
+  for (const std::uint64_t part : {5, 20, 50, 80}) {
+    const std::uint64_t budget = least + (all - 1 - least) * part / 100;
+    const auto plan = good(best_regions(modules, budget, options));
+    ASSERT_TRUE(plan);
+    EXPECT_LE(plan->figures.peak, budget);
+    EXPECT_LE(plan->figures.cost, plan->least_cost + plan->least_cost / 50) << part;
+  }
+}
+
 TEST(RegionsProperty, DeepAndWideTreesAreFine) {
   for (const bool deep : {true, false}) {
     std::vector<Module> modules(20'000);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
+#include <tuple>
 
 #include "viewer/model/region_tree.h"
 
@@ -15,62 +15,61 @@ constexpr int max_corrections = 16;  // of the budget that the planner is asked 
 
 using Set = std::vector<std::uint32_t>;  // of the tree's modules, rising
 
-// "GPT.bs.11.attn" -> "GPT.bs.*.attn"
-std::string family_of(const std::string& name) {
-  std::string family;
-  for (const char c : name) {
-    if (c < '0' || c > '9')
-      family += c;
-    else if (family.empty() || family.back() != '*')
-      family += '*';
+// The name with one of its numbers left open: "net.0.b.11.attn" -> "net.*.b.11.attn", "net.0.b.*.attn".
+std::vector<std::string> families_of(const std::string& name) {
+  std::vector<std::string> families;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find_first_of("./", begin), name.size());
+    const std::string_view part = std::string_view(name).substr(begin, end - begin);
+    if (!part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos)
+      families.push_back(name.substr(0, begin) + "*" + name.substr(end));
+    begin = end + 1;
   }
-  return family;
+  return families;
 }
 
 // Sets of modules as a policy says them: a family as a pattern where the set has all of it.
 class Names {
  public:
-  Names(const NamedRuns& runs, const RegionTree& tree) : runs_(runs), family_(tree.modules.size(), none) {
+  Names(const NamedRuns& runs, const RegionTree& tree) : names_(tree.modules.size()), families_(tree.modules.size()) {
     std::map<std::string, Set> families;
-    names_.resize(tree.modules.size());
     for (std::uint32_t module = 0; module < tree.modules.size(); ++module) {
-      if (tree.run[module] == none || !tree.modules[module].may_checkpoint) continue;
+      if (!tree.modules[module].may_checkpoint) continue;
       names_[module] = runs.all()[tree.run[module]].name();
-      families[family_of(names_[module])].push_back(module);
+      for (const std::string& family : families_of(names_[module])) families[family].push_back(module);
     }
     for (auto& [pattern, members] : families) {
-      if (members.size() < 2 || patterns_.size() == max_families) continue;
+      if (members.size() < 2 || members_.size() == max_families) continue;
       std::vector<std::uint32_t> named;
       for (const std::uint32_t module : members) named.push_back(tree.run[module]);
       std::sort(named.begin(), named.end());
       if (runs.find(pattern) != named) continue;
-      for (const std::uint32_t module : members) family_[module] = static_cast<std::uint32_t>(patterns_.size());
+      for (const std::uint32_t module : members) families_[module].push_back(static_cast<std::uint32_t>(members_.size()));
       patterns_.push_back(pattern);
-      sizes_.push_back(members.size());
+      members_.push_back(std::move(members));
     }
   }
 
   std::string policy(const Set& set) const {
     if (set.empty()) return "save-all";
-    std::map<std::uint32_t, std::size_t> chosen;
-    for (const std::uint32_t module : set)
-      if (family_[module] != none) ++chosen[family_[module]];
     std::string text = "regions:";
+    Set said;
     for (const std::uint32_t module : set) {
-      std::size_t* const members = family_[module] == none ? nullptr : &chosen[family_[module]];
-      const bool whole = members != nullptr && (*members == 0 || *members == sizes_[family_[module]]);
-      if (whole && *members == 0) continue;  // said already
-      text += (text.back() == ':' ? "" : ",") + (whole ? patterns_[family_[module]] : names_[module]);
-      if (whole) *members = 0;
+      if (std::find(said.begin(), said.end(), module) != said.end()) continue;
+      const auto& families = families_[module];
+      const auto whole = std::find_if(families.begin(), families.end(), [&](std::uint32_t family) {
+        return std::includes(set.begin(), set.end(), members_[family].begin(), members_[family].end());
+      });
+      text += (text.back() == ':' ? "" : ",") + (whole == families.end() ? names_[module] : patterns_[*whole]);
+      if (whole != families.end()) said.insert(said.end(), members_[*whole].begin(), members_[*whole].end());
     }
     return text;
   }
 
  private:
-  const NamedRuns& runs_;
-  std::vector<std::uint32_t> family_;
   std::vector<std::string> names_, patterns_;
-  std::vector<std::size_t> sizes_;
+  std::vector<std::vector<std::uint32_t>> families_;  // of a module
+  std::vector<Set> members_;                          // of a family
 };
 
 class RegionSearch {
@@ -81,7 +80,8 @@ class RegionSearch {
         runs_(model),
         tree_(region_tree(model, runs_)),
         names_(runs_, tree_),
-        step_(2 * model.ops.size()) {}
+        step_(2 * model.ops.size()),
+        most_(options.limits.max_ops) {}
 
   RegionSearchResult run() {
     RegionSearchResult result;
@@ -93,6 +93,7 @@ class RegionSearch {
       return result;
     }
     propose();
+    if (settled_) most_ = std::min(most_, spent_ + options_.limits.max_ops / 8);
     improve();
     return result;
   }
@@ -104,7 +105,7 @@ class RegionSearch {
     bool expanded = false;
   };
 
-  bool may_spend() const { return spent_ + step_ <= options_.limits.max_ops; }
+  bool may_spend() const { return spent_ + step_ <= most_; }
 
   std::optional<plan::Figures> evaluate(const Set& set) {
     const auto [known, fresh] = seen_.try_emplace(set);
@@ -154,9 +155,15 @@ class RegionSearch {
     planner.max_points = 32;
     const Result<plan::RegionFrontier> frontier = plan::region_frontier(tree_.modules, planner);
     if (!frontier) return;
+    settled_ = !options_.budget;
     for (const plan::RegionPlan& point : frontier->points)
-      if (may_spend()) evaluate(point.checkpointed);
+      if (may_spend()) settled_ = came_as_planned(point, evaluate(point.checkpointed)) && settled_;
     if (options_.budget && *options_.budget >= options_.statics) meet(*options_.budget - options_.statics, planner);
+  }
+
+  // The planner's best, and the executor says the same of it: there is little to improve, if anything.
+  bool came_as_planned(const plan::RegionPlan& plan, const std::optional<plan::Figures>& found) const {
+    return plan.exact && found && found->peak == plan.figures.peak + options_.statics && found->cost == plan.figures.cost;
   }
 
   // Plans for the budget: less is asked of the planner until the executor finds the plan within it, more while it leaves something.
@@ -168,6 +175,8 @@ class RegionSearch {
       if (!plan || !*plan) return;
       const std::optional<plan::Figures> found = evaluate((*plan)->checkpointed);
       if (!found) return;
+      settled_ = settled_ || (i == 0 && came_as_planned(**plan, found));
+      if (settled_) return;
       const std::uint64_t peak = found->peak - std::min(found->peak, options_.statics);
       (peak <= budget ? fits : fails) = asked;
       if (fits && fails)
@@ -178,17 +187,18 @@ class RegionSearch {
     }
   }
 
+  // With a budget: the fastest that fits, then the smallest of the others. Without: one after the other, peaks rising, over and over.
   Point* next() {
-    const std::uint64_t wanted = options_.budget.value_or(std::numeric_limits<std::uint64_t>::max());
     Point* best = nullptr;
-    for (Point& point : front_) {
-      if (point.expanded) continue;
-      const auto rank = [&](const Point& each) {  // the fastest that fits, then the smallest of the others
-        const bool fits = each.figures.peak <= wanted;
-        return std::tuple(!fits, fits ? each.figures.cost : each.figures.peak, each.figures.peak);
-      };
-      if (best == nullptr || (options_.budget ? rank(point) < rank(*best) : point.figures.peak < best->figures.peak)) best = &point;
-    }
+    const auto rank = [this](const Point& each) {
+      const plan::Figures& figures = each.figures;
+      if (!options_.budget) return std::tuple(figures.peak <= last_peak_, figures.peak, figures.cost);
+      const bool fits = figures.peak <= *options_.budget;
+      return std::tuple(!fits, fits ? figures.cost : figures.peak, figures.peak);
+    };
+    for (Point& point : front_)
+      if (!point.expanded && (best == nullptr || rank(point) < rank(*best))) best = &point;
+    if (best != nullptr) last_peak_ = best->figures.peak;
     return best;
   }
 
@@ -241,7 +251,9 @@ class RegionSearch {
   NamedRuns runs_;
   RegionTree tree_;
   Names names_;
-  std::uint64_t step_, spent_ = 0;  // ops
+  std::uint64_t step_, most_, spent_ = 0;  // ops: of a set, of all sets
+  bool settled_ = false;
+  std::uint64_t last_peak_ = 0;  // of the point that was last improved
   std::map<Set, std::optional<plan::Figures>> seen_;
   std::vector<Point> front_;
 };

@@ -3,7 +3,8 @@
 // Up to `max_sets` sets (none inside of another) all of them are followed, so that the best is exact among them. Otherwise plan/regions.h
 // proposes: its frontier, and for a budget the plan of that size, asked again for less or more by as much as the executor found it wrong.
 // From what came out best, one module is then left out, added, or put in place of those inside of it and the other way, as long as that
-// finds something better and `max_ops` allows; then what was found need not be the best.
+// finds something better and `max_ops` allows; an eighth of it where the proposals were exact and came out as planned. What is found then
+// need not be the best.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,7 +16,7 @@ namespace liveset::model {
 
 struct RegionSearchLimits {
   std::uint64_t max_sets = 4096;
-  std::uint64_t max_ops = 20'000'000;  // ops that all sets together may run
+  std::uint64_t max_ops = 10'000'000;  // ops that all sets together may run
 };
 
 struct RegionSearchOptions {

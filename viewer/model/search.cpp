@@ -34,8 +34,6 @@ class Search {
   Result<SearchResult> run() {
     out_.lower_bound = peak_bound(model_, options_.predict);
     if (Status status = try_policy("save-all"); !status) return status.take_error();
-    if (Status status = given(); !status) return status.take_error();
-    rules_of_thumb();
     const Result<ChainOfLayers> chain = chain_of_layers(model_);
     if (chain) {
       if (Status status = rotor(chain->stages); !status) return status.take_error();
@@ -51,6 +49,9 @@ class Search {
       segments();
       regions();
     }
+    // Last: of two that are equal the frontier has the planners' own.
+    if (Status status = given(); !status) return status.take_error();
+    rules_of_thumb();
     return finish();
   }
 

@@ -131,12 +131,14 @@ class Search {
           aside.push_back(checkpointed(list, i));
           for (State& state : list) state.retained += modules[i].own;
           cut(list, 0);
+          leave_out_hopeless(list, i + 1);
           return true;
         },
         [&](std::uint32_t i) {
           cut(list, modules[i].temporary);
           list = merged(list, aside.back());
           aside.pop_back();
+          leave_out_hopeless(list, ends[i]);
           thin(list);
         });
     cut(list, 0);
@@ -237,8 +239,40 @@ class Search {
   bool exact_ = true;
 };
 
-Result<std::optional<RegionPlan>> search(std::span<const Module> modules, std::uint64_t budget, const RegionOptions& options) {
-  const std::vector<std::uint32_t> ends = ends_of(modules);
+// Whether there is a plan within the budget. Less retained is never worse, so one number is enough. `barred` gets the modules that no such
+// plan checkpoints: their working set does not fit on the least that can be retained before them.
+bool fits(std::span<const Module> modules, const std::vector<std::uint32_t>& ends, std::uint64_t budget,
+          std::vector<bool>* barred = nullptr) {
+  const auto within = [budget](std::uint64_t retained, std::uint64_t extra) {
+    return retained <= budget && extra <= budget - retained ? retained : infinite;
+  };
+  std::uint64_t least = 0;
+  std::vector<std::uint64_t> aside;
+  walk(
+      modules, ends,
+      [&](std::uint32_t i) {
+        const Module& module = modules[i];
+        aside.push_back(least == infinite || !module.may_checkpoint ? infinite : within(least + module.boundary, module.working));
+        if (barred != nullptr) (*barred)[i] = aside.back() == infinite;
+        if (least != infinite) least = within(least + module.own, 0);
+        return true;
+      },
+      [&](std::uint32_t i) {
+        if (least != infinite) least = within(least, modules[i].temporary);
+        least = std::min(least, aside.back());
+        aside.pop_back();
+      });
+  return least != infinite;
+}
+
+Result<std::optional<RegionPlan>> search(std::span<const Module> all, std::uint64_t budget, const RegionOptions& options) {
+  const std::vector<std::uint32_t> ends = ends_of(all);
+  std::vector<bool> barred(all.size());
+  if (!fits(all, ends, budget, &barred)) return std::optional<RegionPlan>();
+  // A price of bytes knows nothing of working sets: left to it, the whole tree would be one checkpoint.
+  std::vector<Module> possible(all.begin(), all.end());
+  for (std::size_t i = 0; i < possible.size(); ++i) possible[i].may_checkpoint = possible[i].may_checkpoint && !barred[i];
+  const std::span<const Module> modules = possible;
   const std::uint64_t first_look = std::max<std::uint64_t>(options.max_states / 16, 1);
   const Search quick(modules, ends, budget, first_look, Thinning::sound);
   if (!quick.feasible()) return std::optional<RegionPlan>();  // thinning never leaves out the state that retains least
@@ -334,28 +368,7 @@ Result<RegionPlan> region_figures(std::span<const Module> modules, std::span<con
 Result<std::uint64_t> regions_least_peak(std::span<const Module> modules) {
   if (Status whole = check(modules); !whole) return whole.take_error();
   const std::vector<std::uint32_t> ends = ends_of(modules);
-  // Less retained is never worse, so within a budget one number is enough.
-  const auto feasible = [&](std::uint64_t budget) {
-    const auto within = [budget](std::uint64_t retained, std::uint64_t extra) {
-      return retained <= budget && extra <= budget - retained ? retained : infinite;
-    };
-    std::uint64_t least = 0;
-    std::vector<std::uint64_t> aside;
-    walk(
-        modules, ends,
-        [&](std::uint32_t i) {
-          const Module& module = modules[i];
-          aside.push_back(least == infinite || !module.may_checkpoint ? infinite : within(least + module.boundary, module.working));
-          if (least != infinite) least = within(least + module.own, 0);
-          return true;
-        },
-        [&](std::uint32_t i) {
-          if (least != infinite) least = within(least, modules[i].temporary);
-          least = std::min(least, aside.back());
-          aside.pop_back();
-        });
-    return least != infinite;
-  };
+  const auto feasible = [&](std::uint64_t budget) { return fits(modules, ends, budget); };
   std::uint64_t low = 0, high = region_figures(modules, {})->figures.peak;
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;

@@ -99,6 +99,32 @@ TEST(PlanTree, TheModuleInsideOfALayerIsTheOneToRunAgain) {
   EXPECT_EQ(nothing->least_budget, 140U);
 }
 
+// While t lives, x and the three small values of 10 each do, 240 in all, if every block gave up its 100; one that did not makes it 340. The
+// three blocks as one region would come back with 300 at once.
+TEST(PlanTree, AWholeFamilyIsNamedByItsPattern) {
+  std::string text = "general { tensor { id: 'a0' bytes: 10 given: true } ";
+  for (int i = 0; i < 3; ++i) {
+    const std::string number = std::to_string(i), after = std::to_string(i + 1), module = "' module: 'net.b." + number + ".score' ";
+    text += "tensor { id: 's" + after + "' bytes: 100 } tensor { id: 'a" + after + "' bytes: 10 } op { id: 'S" + number + module +
+            "reads: 'a" + number + "' writes: 's" + after + "' saves: ['a" + number + "', 's" + after +
+            "'] cost: 1 backward { } } op { id: 'V" + number + module + "reads: 's" + after + "' writes: 'a" + after + "' saves: ['s" +
+            after + "', 'a" + after + "'] cost: 2 backward { } } ";
+  }
+  const Model model = parsed(text +
+                             "tensor { id: 't' bytes: 200 } op { id: 'T' module: 'net.tail' reads: 'a3' writes: 't' saves: ['a3', 't'] "
+                             "backward { } } op { id: 'L' phase: 'loss' reads: 't' } unit: 'net.tail' }");
+  SearchOptions options;
+  options.budget = 240;
+  for (const std::uint64_t sets : {4096, 0}) {  // of all sets, and of proposals
+    options.regions.max_sets = sets;
+    const Result<SearchResult> found = search(model, options);
+    ASSERT_TRUE(found && found->best);
+    EXPECT_EQ(found->best->policy, "regions:net.b.*.score");
+    EXPECT_EQ(found->best->peak_bytes, 240U);
+    EXPECT_EQ(found->best->extra_cost, 9U);
+  }
+}
+
 TEST(PlanTree, ARegionInsideOfARegionIsRefused) {
   const Model model = blocks();
   for (const char* const text : {"regions:net.b.0,net.b.0.mlp", "regions:attn.q,attn"}) {
