@@ -34,6 +34,7 @@ class Search {
   Result<SearchResult> run() {
     out_.lower_bound = peak_bound(model_, options_.predict);
     if (Status status = try_policy("save-all"); !status) return status.take_error();
+    if (Status status = given(); !status) return status.take_error();
     const Result<ChainOfLayers> chain = chain_of_layers(model_);
     if (chain) {
       if (Status status = rotor(chain->stages); !status) return status.take_error();
@@ -49,8 +50,6 @@ class Search {
       segments();
       regions();
     }
-    // Last: of two that are equal the frontier has the planners' own.
-    if (Status status = given(); !status) return status.take_error();
     rules_of_thumb();
     return finish();
   }
@@ -74,18 +73,13 @@ class Search {
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
   std::uint64_t all_ops() const { return max_candidate_ops + options_.regions.max_ops; }
 
-  bool moves_bytes(const Policy& policy) const {
-    if (policy.kind != Policy::Kind::by_hand) return policy.kind == Policy::Kind::offload;
-    return std::any_of(model_.regions.begin(), model_.regions.end(),
-                       [](const HandRegion& region) { return region.mode == HandRegion::Mode::offload; });
-  }
   Result<Listed> listed(const Policy& policy) {
     const Result<Prediction> prediction = predict(model_, policy, options_.predict);
     if (!prediction) return prediction.error();
     Listed listed;
     listed.candidate = {policy.text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, {}};
-    listed.in_frontier = !moves_bytes(policy);
-    if (listed.in_frontier && seen_.insert(policy.text).second) found_.push_back(listed.candidate);
+    listed.to_host_bytes = prediction->offloaded_bytes;
+    listed.to_device_bytes = prediction->prefetched_bytes;
     return listed;
   }
   Status given() {
@@ -219,6 +213,10 @@ class Search {
   }
 
   Result<SearchResult> finish() {
+    // Behind the planners' own: of two that are equal the frontier has those.
+    for (const std::vector<Listed>* const list : {&out_.given, &out_.rules})
+      for (const Listed& each : *list)
+        if (each.refused.empty() && !each.copies()) found_.push_back(each.candidate);
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return a.peak_bytes != b.peak_bytes ? a.peak_bytes < b.peak_bytes : a.extra_cost < b.extra_cost;
     });

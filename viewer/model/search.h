@@ -28,8 +28,10 @@ struct Candidate {
 // A policy that was asked for, or that people go by.
 struct Listed {
   Candidate candidate;
-  std::string refused;      // why it is no policy of this model; empty: it is one
-  bool in_frontier = true;  // false: it moves bytes at a cost that is not counted, and is compared with nothing
+  std::string refused;                                   // why it is no policy of this model; empty: it is one
+  std::uint64_t to_host_bytes = 0, to_device_bytes = 0;  // copied; how long that takes is not known
+  // Then its time is not known, so it is no part of the frontier and compared with none.
+  bool copies() const { return to_host_bytes + to_device_bytes != 0; }
 };
 
 // A planner that had no say, and why.

@@ -38,13 +38,17 @@ Distance distance_of(const model::SearchResult& result, const Candidate& given) 
 ordered_json listed_json(const PlanReport& report, const model::Listed& listed) {
   if (!listed.refused.empty()) return {{"policy", listed.candidate.policy}, {"refused", listed.refused}};
   ordered_json json = candidate_json(report, listed.candidate);
-  const Distance distance = listed.in_frontier ? distance_of(report.result, listed.candidate) : Distance();
+  const Distance distance = listed.copies() ? Distance() : distance_of(report.result, listed.candidate);
   json["cost_above_frontier"] = or_null(distance.cost);
   json["cost_above_percent"] = nullptr;
   if (distance.cost && (*distance.cost == 0 || distance.frontier_cost != 0))
     json["cost_above_percent"] =
         *distance.cost == 0 ? 0.0 : 100 * static_cast<double>(*distance.cost) / static_cast<double>(distance.frontier_cost);
   json["bytes_above_frontier"] = or_null(distance.bytes);
+  json["copies"] =
+      listed.copies()
+          ? ordered_json{{"to_host_bytes", listed.to_host_bytes}, {"to_device_bytes", listed.to_device_bytes}, {"time_ns", nullptr}}
+          : ordered_json(nullptr);
   return json;
 }
 
@@ -69,9 +73,11 @@ std::string listed_table(const PlanReport& report, const std::string& title, con
       refused += "  " + printable(candidate.policy, style) + ": no row, " + printable(listed.refused, style) + "\n";
       continue;
     }
-    const Distance distance = listed.in_frontier ? distance_of(report.result, candidate) : Distance();
-    table.row({Cell::words(candidate.policy), Cell::bytes(candidate.peak_bytes), cost_cell(report, TableFormat::text, candidate.extra_cost),
-               Cell::words(above_text(distance)), distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
+    const Distance distance = listed.copies() ? Distance() : distance_of(report.result, candidate);
+    table.row({Cell::words(candidate.policy), Cell::bytes(candidate.peak_bytes),
+               Cell::words(cost_text(report, candidate.extra_cost) + (listed.copies() ? " + copies" : "")),
+               Cell::words(listed.copies() ? "not known" : above_text(distance)),
+               distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
   }
   return "\n" + table.render() + refused;
 }

@@ -150,7 +150,7 @@ TEST(PlanTree, RulesOfThumbStandBesideTheFrontier) {
   EXPECT_EQ(rules.at("under:5ms").refused, "the model's costs are no times");
   ASSERT_EQ(found->given.size(), 2U);
   EXPECT_EQ(found->given[0].candidate.peak_bytes, rules.at("full").candidate.peak_bytes);
-  EXPECT_FALSE(found->given[1].in_frontier) << "moving bytes has no cost here, so it would beat everything";
+  EXPECT_TRUE(found->given[1].copies()) << "no cost is known of it, so it would beat everything";
   for (const Candidate& candidate : found->frontier) EXPECT_NE(candidate.policy, "offload:50");
   options.given = {*parse_policy("regions:conv")};
   EXPECT_FALSE(search(blocks(), options));
