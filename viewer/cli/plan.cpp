@@ -104,9 +104,7 @@ void add_plan(CLI::App& app, Context& context) {
       "  liveset plan none.liveset --sweep --policy selective:addmm\n"
       "The exit status is 1 when nothing fits.\n");
   const auto options = std::make_shared<Options>();
-  command
-      ->add_option("MODEL", options->model,
-                   "model file (proto/MODEL.md tells its format), or the trace of a step without checkpointing")
+  command->add_option("MODEL", options->model, "model file (proto/MODEL.md tells its format), or the trace of a step without checkpointing")
       ->required()
       ->option_text(" ");
   command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")->option_text("BYTES");
