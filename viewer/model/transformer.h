@@ -18,6 +18,15 @@
 // sbh(10 + 24/t + 5as/(ht)) for t > 1, sbh/t (34 + 5as/h) with sequence parallelism. Selective recomputation drops the three as^2b terms,
 // full recomputation keeps the layer's input, 2sbh. Fused attention stores no as^2b term but 4 bytes a row and head for the backward.
 //
+// Where matrix products are kept (torchtitan's selective option "op", https://github.com/pytorch/torchtitan, parallelize_llama.py of
+// December 2024: every second product of q, k, v, o, w1, w3, w2 is made again, the attention's results are kept), a layer holds its input,
+// the products of q, v and the first linear of the MLP, and the attention's output with its row sums. The last product is read by nobody:
+// a compiled region drops it, an eager one keeps it.
+//
+// Ranks that share parameters out (PyTorch's fully_shard, torch/distributed/fsdp) gather a unit before it runs: each layer is one, what is
+// outside the layers is one. Its gradients are whole when its backward ends, then copied to the buffer that they are shared out from.
+// Under a pipeline, units stay gathered, and microbatches add their whole gradients up, until the last one.
+//
 // In flight: plain 1F1B holds min(p - stage, microbatches) forward passes of a stage's L/p layers, so the first stage holds L layers'
 // worth; interleaved 1F1B holds 2(p - stage - 1) + (m - 1)p + 1 passes of chunks of L/(pm) layers: L (1 + (p-1)/(pm)) on the first stage.
 // Embedding dropout adds sbhp/t, the output side of a single stage 4sbh/t (1 + V/h) (the same paper, equations 4 to 6 and section 4.3).
@@ -46,6 +55,7 @@ struct TransformerShape {
     nothing,
     selective,  // the attention core: scores, softmax, dropout, and their product with V
     full,       // every layer from its input
+    products,   // all but every second matrix product and the attention's results; for dense MLPs and fused attention
   };
   enum class Optimizer { absent, sgd, adam };
   // What the data-parallel ranks share out among themselves; each includes the one before (ZeRO stages 0 to 3).
@@ -75,15 +85,25 @@ struct TransformerShape {
   bool logits_twice = false;             // while the loss reads them in logit_bytes, the output layer's own logits live, too
   std::uint64_t logit_temporaries = 0;   // further tensors of the logits' size and logit_bytes that the loss's backward has at once
   Recompute recompute = Recompute::nothing;
+  bool unread_products_kept = false;  // Recompute::products in an eager region
+  std::uint64_t logit_chunks = 1;     // equal parts in which output projection and loss run, one after another
+  bool norm_in_steps = false;         // an RMS norm of single operations in 32 bits, as eager code runs it: keeps its input in 32 bits, and
+                                      // the normalized input, which the product with the weight reads
+  bool key_values_repeated = false;   // key-value heads are copied out to all heads before the attention kernel reads them
 
   // Parallelism. microbatches 0: as many as keep every stage busy.
   std::uint64_t tensor = 1, pipeline = 1, interleave = 1, context = 1, expert = 1, expert_tensor = 0 /* tensor */, data = 1,
                 microbatches = 0;
   bool sequence_parallel = false;
+  bool gathered_inputs_kept = false;  // under it, linears keep their input as gathered (PyTorch's DTensor), not their own part (Megatron)
 
   // Parameters and optimizer.
   std::uint64_t parameter_bytes = 2;
   std::uint64_t gathered_bytes = 0;         // of a parameter that a sharded unit gathers: parameter_bytes
+  std::uint64_t whole_gradient_bytes = 0;   // of a sharded unit's gradients before they are shared out: gradient_bytes
+  std::uint64_t reduce_bytes = 0;           // of the copy that they are shared out from; 0: none
+  bool gathered_held = false;               // units stay gathered until the step's last backward
+  std::uint64_t accumulated_bytes = 0;      // of whole gradients that microbatches add up; 0: each microbatch's are shared out
   std::uint64_t gradient_bytes = 4;         // of the gradients that live from step to step
   std::uint64_t weight_gradient_bytes = 0;  // of the weight gradient that one backward makes and adds to them; 0: it adds in place
   std::uint64_t master_bytes = 4;           // of the optimizer's own copy of a parameter; 0: none
@@ -116,16 +136,18 @@ struct StoredTensor {
   std::string formula;
   bool layer_input = false;     // what full recomputation keeps
   bool attention_core = false;  // what selective recomputation drops
+  Exact of_products = {};       // what Recompute::products keeps of it
 };
 
 // The moments of a step at which its peak may be.
 enum class Moment : std::uint8_t {
-  forward_end,  // most forward passes in flight; the last stage computes the loss
-  backward,     // the last layer's backward, where it holds most
-  update,       // the optimizer runs
-  between,      // after the update
+  forward_end,   // most forward passes in flight; the last stage computes the loss
+  backward,      // the last layer's backward, where it holds most
+  update,        // the optimizer runs
+  between,       // after the update
+  backward_end,  // the embedding's backward, the last of a step: every gradient is there
 };
-inline constexpr std::size_t moment_count = 4;
+inline constexpr std::size_t moment_count = 5;
 std::string_view moment_name(Moment moment);
 
 struct MemoryPart {

@@ -92,6 +92,7 @@ Status check(const TransformerShape& shape) {
                                 {"pipeline", shape.pipeline},
                                 {"interleave", shape.interleave},
                                 {"context", shape.context},
+                                {"logit_chunks", shape.logit_chunks},
                                 {"expert", shape.expert},
                                 {"data", shape.data}});
       !status)
@@ -104,12 +105,20 @@ Status check(const TransformerShape& shape) {
                                 {"logit_bytes", shape.logit_bytes},
                                 {"parameter_bytes", shape.parameter_bytes},
                                 {"gathered_bytes", shape.gathered_bytes},
+                                {"whole_gradient_bytes", shape.whole_gradient_bytes},
+                                {"reduce_bytes", shape.reduce_bytes},
+                                {"accumulated_bytes", shape.accumulated_bytes},
                                 {"gradient_bytes", shape.gradient_bytes},
                                 {"weight_gradient_bytes", shape.weight_gradient_bytes},
                                 {"master_bytes", shape.master_bytes},
                                 {"moment_bytes", shape.moment_bytes}});
       !status)
     return status;
+  if (shape.recompute == TransformerShape::Recompute::products &&
+      (shape.experts != 0 || shape.attention != TransformerShape::Attention::fused))
+    return transformer_error("which products are kept is known for dense MLPs and fused attention only");
+  if (shape.norm_in_steps && shape.norm != TransformerShape::Norm::rms)
+    return transformer_error("only an RMS norm runs as single operations", "leave norm_in_steps out");
   if (shape.key_value_heads > shape.heads) return transformer_error("there are more key-value heads than heads");
   if (shape.key_value_heads != 0 && shape.heads % shape.key_value_heads != 0)
     return transformer_error("heads are no multiple of key-value heads");
@@ -137,13 +146,26 @@ Result<std::vector<StoredTensor>> stored_tensors(const TransformerShape& shape) 
   const std::string a = std::to_string(shape.activation_bytes), r = z.residual;
   const Exact residual = A * z.residual_rows * z.hidden;
   std::vector<StoredTensor> stored;
-  const auto add = [&](std::string name, const Exact& bytes, std::string formula, bool input = false, bool core = false) {
-    stored.push_back({std::move(name), bytes, std::move(formula), input, core});
+  const auto add = [&](std::string name, const Exact& bytes, std::string formula, bool input = false, bool core = false,
+                       const Exact& of_products = 0) {
+    stored.push_back({std::move(name), bytes, std::move(formula), input, core, of_products});
   };
-  add("norm 1 input", residual, a + "sbh" + r, true);
-  add("shared input of Q, K, V", residual, a + "sbh" + r);
-  add("Q and K", A * z.rows * (z.query + z.key_value), a + "sb(a+g)d/t");
-  add("V", A * z.rows * z.key_value, a + "sbgd/t");
+  const Exact key_value = shape.key_values_repeated ? z.query : z.key_value;
+  const std::string g = shape.key_values_repeated ? "a" : "g";
+  const auto norm_steps = [&](const std::string& which) {
+    if (!shape.norm_in_steps) return;
+    add(which + " input in 32 bits", Exact(4) * z.residual_rows * z.hidden, "4sbh" + r);
+    add(which + " normalized input", residual, a + "sbh" + r);
+  };
+  // The norm's own operations keep a copy in 32 bits, and nobody keeps what it was made from; but a region keeps its input.
+  if (!shape.norm_in_steps || shape.recompute != TransformerShape::Recompute::nothing)
+    add("norm 1 input", residual, a + "sbh" + r, true, false, residual);
+  norm_steps("norm 1");
+  const Exact linear_input = shape.gathered_inputs_kept ? A * z.rows * z.hidden : residual;
+  const std::string input_part = shape.gathered_inputs_kept ? "" : r;
+  add("shared input of Q, K, V", linear_input, a + "sbh" + input_part);
+  add("Q and K", A * z.rows * (z.query + key_value), a + "sb(a+" + g + ")d/t", false, false, A * z.rows * z.query);
+  add("V", A * z.rows * key_value, a + "sb" + g + "d/t", false, false, A * z.rows * z.key_value);
   if (shape.attention == TransformerShape::Attention::stored_scores) {
     add("softmax output", A * z.scores, a + "as^2b/t", false, true);
     if (shape.attention_dropout) {
@@ -151,13 +173,15 @@ Result<std::vector<StoredTensor>> stored_tensors(const TransformerShape& shape) 
       add("softmax dropout output", A * z.scores, a + "as^2b/t", false, true);
     }
   } else {
-    add("row sums of the softmax", Exact(4) * z.heads * z.rows, "4asb/t");
+    const Exact sums = Exact(4) * z.heads * z.rows;
+    add("row sums of the softmax", sums, "4asb/t", false, false, sums);
     if (shape.attention_output_copied) add("attention output of the kernel", A * z.rows * z.query, a + "sbad/t");
   }
-  add("attention projection input", A * z.rows * z.query, a + "sbad/t");
+  add("attention projection input", A * z.rows * z.query, a + "sbad/t", false, false, A * z.rows * z.query);
   if (shape.hidden_dropout) add("attention dropout mask", mask * z.residual_rows * z.hidden, std::to_string(shape.mask_bytes) + "sbh" + r);
-  add("norm 2 input", residual, a + "sbh" + r);
-  add("MLP input", residual, a + "sbh" + r);
+  if (!shape.norm_in_steps) add("norm 2 input", residual, a + "sbh" + r);
+  norm_steps("norm 2");
+  add("MLP input", linear_input, a + "sbh" + input_part);
   const bool dense = shape.experts == 0;
   const Exact rows = dense ? z.rows : z.expert_rows, width = dense ? z.mlp : z.expert_mlp;
   const std::string tokens = dense ? "sb" : "ksb" + r;
@@ -166,7 +190,7 @@ Result<std::vector<StoredTensor>> stored_tensors(const TransformerShape& shape) 
     add("tokens of the experts", A * rows * z.hidden, a + tokens + "h");
   }
   const std::string gates = shape.gated_mlp ? std::to_string(2 * shape.activation_bytes) : a;
-  add("activation input", A * rows * z.gates * width, gates + tokens + "f/t");
+  add("activation input", A * rows * z.gates * width, gates + tokens + "f/t", false, false, A * rows * width);
   if (shape.gated_mlp && !shape.activation_fused) add("activation output", A * rows * width, a + tokens + "f/t");
   add("second MLP linear input", A * rows * width, a + tokens + "f/t");
   if (shape.hidden_dropout) add("MLP dropout mask", mask * z.residual_rows * z.hidden, std::to_string(shape.mask_bytes) + "sbh" + r);

@@ -1,4 +1,4 @@
-// A stage's memory, part by part, at four moments of a step.
+// A stage's memory, part by part, at five moments of a step.
 //
 // forward_end: the passes of `in_flight`, each with its stored tensors. On the last stage the loss is being computed: logits in
 // logit_bytes, beside them what logits_twice and logit_temporaries say. The loss's backward holds as much: the softmax in the logits'
@@ -7,6 +7,8 @@
 // backward: the output side is gone; the last layer goes backward, step by step. A step holds the layer's tensors that no step before it
 // released, the gradient of the residual stream (2sbh), the gradients that it reads and makes, and the weight gradient that it makes. The
 // step that holds most is taken, and named.
+//
+// backward_end: no layer holds anything any more, but every gradient is there. A tied weight's two gradients are made apart and added.
 #include "viewer/model/transformer_sizes.h"
 
 namespace liveset::model {
@@ -21,6 +23,7 @@ std::string_view moment_name(Moment moment) {
     case Moment::backward: return "backward";
     case Moment::update: return "update";
     case Moment::between: return "between steps";
+    case Moment::backward_end: return "backward end";
   }
   return "";
 }
@@ -40,7 +43,7 @@ Exact TransformerMemory::total(Moment moment, MemoryClass memory_class) const {
 
 Moment TransformerMemory::peak() const {
   Moment most = Moment::forward_end;
-  for (const Moment moment : {Moment::backward, Moment::update, Moment::between})
+  for (const Moment moment : {Moment::backward, Moment::backward_end, Moment::update, Moment::between})
     if (total(most) < total(moment)) most = moment;
   return most;
 }
@@ -98,6 +101,8 @@ namespace {
 constexpr const char* korthikanti = "Korthikanti et al. 2022, section 4";
 constexpr const char* adam = "Kingma and Ba 2015";
 constexpr const char* zero = "Rajbhandari et al. 2020 (ZeRO)";
+constexpr const char* torchtitan = "torchtitan, parallelize_llama.py";
+constexpr const char* fully_shard = "PyTorch, torch.distributed.fsdp.fully_shard";
 constexpr const char* by_count = "counted from the operations";
 
 class Builder {
@@ -122,7 +127,7 @@ class Builder {
     gathered_units();
     fixed();
     not_counted();
-    for (const Moment moment : {Moment::forward_end, Moment::backward, Moment::update, Moment::between})
+    for (const Moment moment : {Moment::forward_end, Moment::backward, Moment::update, Moment::between, Moment::backward_end})
       if (Status status = overflow_checked({memory_.total(moment)}); !status) return status.take_error();
     std::erase_if(memory_.parts, [](const MemoryPart& part) {
       return std::all_of(part.bytes.begin(), part.bytes.end(), [](const Exact& bytes) { return bytes == Exact(0); });
@@ -135,11 +140,11 @@ class Builder {
   bool last() const { return stage_.stage + 1 == shape_.pipeline; }
   bool shards(Sharding least) const { return shape_.sharding >= least; }
 
-  // bytes: at forward_end, backward, update, between.
+  // bytes: at forward_end, backward, update, between, backward_end.
   void add(std::string name, MemoryClass memory_class, std::array<Exact, moment_count> bytes, std::string formula, const char* source) {
     memory_.parts.push_back({std::move(name), memory_class, bytes, std::move(formula), source});
   }
-  static std::array<Exact, moment_count> always(const Exact& bytes) { return {bytes, bytes, bytes, bytes}; }
+  static std::array<Exact, moment_count> always(const Exact& bytes) { return {bytes, bytes, bytes, bytes, bytes}; }
 
   static std::string times(const Exact& count) { return count == Exact(1) ? "" : count.text() + " * "; }
   std::string shard_text(bool expert) const {
@@ -164,21 +169,30 @@ class Builder {
           sharded ? zero : "Narayanan et al. 2021, equation 2, tensor by tensor");
   }
 
+  // Parameters whose gradients are there when the last layer's backward begins.
+  Exact output_side() const {
+    Exact sum;
+    for (const ParameterTensor& tensor : tensors_)
+      if (last() && !tensor.in_layer && tensor.name != "position embedding" && (shape_.tied_embeddings || tensor.name != "word embedding"))
+        sum += tensor.elements * tensor.count;
+    return sum;
+  }
+
   void gradients() {
     const bool sharded = shards(Sharding::gradients);
-    Exact output_side;  // gradients that the first backward has made when the last layer's begins
-    if (last())
-      for (const ParameterTensor& tensor : tensors_)
-        if (!tensor.in_layer && tensor.name != "position embedding" && (shape_.tied_embeddings || tensor.name != "word embedding"))
-          output_side += tensor.elements * tensor.count;
     for (const bool expert : {false, true}) {
       const Exact share = Exact(shape_.gradient_bytes) / ranks(expert, sharded);
-      const Exact all = elements(expert) * share, begun = expert ? Exact(0) : output_side * share;
-      const bool kept = shape_.gradients_between_steps, several = shape_.microbatches > 1;
+      const Exact all = elements(expert) * share, begun = expert || shards(Sharding::parameters) ? Exact(0) : output_side() * share;
+      const bool kept = shape_.gradients_between_steps, several = shape_.microbatches > 1 && shape_.accumulated_bytes == 0;
       add(expert ? "gradients of experts" : "gradients", MemoryClass::gradient,
-          {kept || several ? all : Exact(0), kept || several ? all : begun, all, kept ? all : Exact(0)},
+          {kept || several ? all : Exact(0), kept || several ? all : begun, all, kept ? all : Exact(0), all},
           elements(expert).text() + " * " + std::to_string(shape_.gradient_bytes) + (sharded ? shard_text(expert) : ""),
           sharded ? zero : by_count);
+    }
+    if (shape_.tied_embeddings && first() && last() && !shards(Sharding::parameters)) {
+      const Exact embedding = z_.vocabulary * z_.hidden * shape_.parameter_bytes;
+      add("the embedding's own gradient, beside the output layer's", MemoryClass::gradient, {0, 0, 0, 0, embedding},
+          std::to_string(shape_.parameter_bytes) + "Vh/t", by_count);
     }
   }
 
@@ -190,7 +204,7 @@ class Builder {
       const auto state = [&](std::string name, std::uint64_t bytes, bool from_first_update) {
         const Exact all = elements(expert) * bytes / ranks(expert, sharded);
         const Exact early = from_first_update && stage_.first_iteration ? Exact(0) : all;
-        add(name + of, MemoryClass::optimizer_state, {early, early, all, all},
+        add(name + of, MemoryClass::optimizer_state, {early, early, all, all, early},
             elements(expert).text() + " * " + std::to_string(bytes) + (sharded ? shard_text(expert) : ""),
             sharded   ? zero
             : is_adam ? adam
@@ -206,13 +220,20 @@ class Builder {
     }
   }
 
-  bool kept(const StoredTensor& tensor) const {
-    return shape_.recompute == Recompute::nothing || (shape_.recompute == Recompute::full ? tensor.layer_input : !tensor.attention_core);
+  // What the policy keeps of a stored tensor from the forward to the backward.
+  Exact kept(const StoredTensor& tensor) const {
+    switch (shape_.recompute) {
+      case Recompute::nothing: return tensor.bytes;
+      case Recompute::selective: return tensor.attention_core ? Exact(0) : tensor.bytes;
+      case Recompute::full: return tensor.layer_input ? tensor.bytes : Exact(0);
+      case Recompute::products: return tensor.of_products;
+    }
+    return tensor.bytes;
   }
 
   // Which stored tensors of the layer that goes backward still live at a step.
   Exact alive(const StoredTensor& tensor, const std::vector<BackwardStep>& steps, std::size_t step) const {
-    if (!kept(tensor) && shape_.recompute == Recompute::selective && !steps[step].core) return 0;
+    if (tensor.attention_core && shape_.recompute == Recompute::selective && !steps[step].core) return 0;
     for (std::size_t before = 0; before < step; ++before)
       for (const char* name : steps[before].releases)
         if (tensor.name == name) return 0;
@@ -237,12 +258,20 @@ class Builder {
       const Exact here = alive(tensor, steps, chosen);
       const bool fused = tensor.name == "row sums of the softmax" || tensor.name == "attention output of the kernel";
       const char* source = fused ? "Dao et al. 2022 (FlashAttention)" : shape_.experts == 0 ? korthikanti : by_count;
-      if (kept(tensor)) {
+      const Exact of_policy = kept(tensor);
+      const bool is_whole = of_policy == tensor.bytes;
+      if (!(of_policy == Exact(0)) || is_whole) {
         const MemoryClass memory_class = shape_.recompute == Recompute::full ? MemoryClass::checkpoint_input : MemoryClass::activation;
-        add(tensor.name, memory_class, {tensor.bytes * passes, tensor.bytes * others + here, 0, 0}, count + tensor.formula, source);
-      } else {
-        add(tensor.name + ", made again", MemoryClass::recomputed_activation, {0, here, 0, 0}, tensor.formula, source);
+        add(tensor.name + (is_whole ? "" : ", the part that is kept"), memory_class,
+            {of_policy * passes, of_policy * others + (is_whole ? here : of_policy), 0, 0},
+            count + (is_whole ? tensor.formula : of_policy.text()), is_whole ? source : torchtitan);
       }
+      if (!is_whole) add(tensor.name + ", made again", MemoryClass::recomputed_activation, {0, here, 0, 0}, tensor.formula, source);
+    }
+    if (shape_.recompute == Recompute::products && shape_.unread_products_kept) {
+      const Exact product = Exact(shape_.activation_bytes) * z_.rows * z_.hidden;
+      add("last product of the MLP, which nobody reads", MemoryClass::activation, {product * passes, product * passes, 0, 0},
+          count + std::to_string(shape_.activation_bytes) + "sbh", torchtitan);
     }
     const std::string step = std::string("backward of ") + steps[chosen].name;
     add("gradients in the " + step, MemoryClass::activation_gradient, {0, steps[chosen].gradients, 0, 0}, steps[chosen].gradients_formula,
@@ -268,14 +297,20 @@ class Builder {
           times(passes) + std::to_string(shape_.mask_bytes) + "sbh" + r, korthikanti);
     }
     if (!last()) return;
-    const Exact logits = z_.rows * z_.vocabulary;
-    add("final norm input", MemoryClass::activation, {residual, 0, 0, 0}, a + "sbh" + r, korthikanti);
-    add("output projection input", MemoryClass::activation, {residual, 0, 0, 0}, a + "sbh" + r, korthikanti);
+    const Exact logits = z_.rows * z_.vocabulary / shape_.logit_chunks;
+    const std::string V = shape_.logit_chunks == 1 ? "sbV/t" : "sbV/t / " + std::to_string(shape_.logit_chunks);
+    const std::string in_32_bits = shape_.norm_in_steps ? "4sbh" + r + " + " : "";
+    add("final norm input", MemoryClass::activation,
+        {residual + (shape_.norm_in_steps ? Exact(4) * z_.residual_rows * z_.hidden : Exact(0)), 0, 0, 0}, in_32_bits + a + "sbh" + r,
+        korthikanti);
+    const bool gathered = shape_.gathered_inputs_kept;
+    add("output projection input", MemoryClass::activation, {gathered ? A * z_.rows * z_.hidden : residual, 0, 0, 0},
+        a + "sbh" + (gathered ? "" : r), korthikanti);
     add("logits that the loss keeps", MemoryClass::activation, {logits * shape_.logit_bytes, 0, 0, 0},
-        std::to_string(shape_.logit_bytes) + "sbV/t", korthikanti);
-    if (shape_.logits_twice) add("logits of the output projection", MemoryClass::temporary, {logits * A, 0, 0, 0}, a + "sbV/t", by_count);
+        std::to_string(shape_.logit_bytes) + V, korthikanti);
+    if (shape_.logits_twice) add("logits of the output projection", MemoryClass::temporary, {logits * A, 0, 0, 0}, a + V, by_count);
     add("temporaries of the loss", MemoryClass::temporary, {logits * shape_.logit_bytes * shape_.logit_temporaries, 0, 0, 0},
-        std::to_string(shape_.logit_temporaries) + " * " + std::to_string(shape_.logit_bytes) + "sbV/t", by_count);
+        std::to_string(shape_.logit_temporaries) + " * " + std::to_string(shape_.logit_bytes) + V, by_count);
   }
 
   // Units that are gathered where ranks share parameters out: everything outside the layers is one unit, every layer one.
@@ -285,18 +320,37 @@ class Builder {
     for (const ParameterTensor& tensor : tensors_)
       (tensor.in_layer ? layer : root) += tensor.in_layer ? tensor.elements : tensor.elements * tensor.count;
     const std::uint64_t bytes = shape_.gathered_bytes != 0 ? shape_.gathered_bytes : shape_.parameter_bytes;
-    add("gathered parameters outside the layers", MemoryClass::communication, {root * bytes, root * bytes, 0, 0},
+    add("gathered parameters outside the layers", MemoryClass::communication, {root * bytes, root * bytes, 0, 0, root * bytes},
         root.text() + " * " + std::to_string(bytes), zero);
-    add("gathered parameters of two layers", MemoryClass::communication, {layer * bytes, layer * bytes * 2, 0, 0},
-        "2 * " + layer.text() + " * " + std::to_string(bytes) + " (one at the forward's end)", zero);
-    add("a layer's gradients before they are shared out", MemoryClass::communication, {0, layer * shape_.gradient_bytes, 0, 0},
-        layer.text() + " * " + std::to_string(shape_.gradient_bytes), zero);
+    const Exact count = Exact(shape_.layers) / shape_.pipeline;
+    if (shape_.gathered_held)
+      add("gathered parameters of all layers", MemoryClass::communication, {layer * bytes * count, layer * bytes * count, 0, 0},
+          times(count) + layer.text() + " * " + std::to_string(bytes), fully_shard);
+    else
+      add("gathered parameters of two layers", MemoryClass::communication, {layer * bytes, layer * bytes * 2, 0, 0},
+          "2 * " + layer.text() + " * " + std::to_string(bytes) + " (one at the forward's end)", zero);
+    // Outside the layers the gradients are whole until the last of them is made.
+    const std::uint64_t whole = shape_.whole_gradient_bytes != 0 ? shape_.whole_gradient_bytes : shape_.gradient_bytes;
+    if (shape_.accumulated_bytes != 0) {
+      const Exact all = (layer * count + root) * shape_.accumulated_bytes;
+      add("whole gradients that microbatches add up", MemoryClass::gradient, {all, all, 0, 0, root * shape_.accumulated_bytes},
+          (layer * count + root).text() + " * " + std::to_string(shape_.accumulated_bytes), fully_shard);
+    } else {
+      add("gradients outside the layers before they are shared out", MemoryClass::communication,
+          {0, output_side() * whole, 0, 0, root * whole},
+          output_side().text() + " * " + std::to_string(whole) + " (" + root.text() + " at the backward's end)", fully_shard);
+    }
+    add("a layer's gradients before they are shared out", MemoryClass::communication, {0, layer * whole, 0, 0},
+        layer.text() + " * " + std::to_string(whole), zero);
+    add("the copy that they are shared out from", MemoryClass::communication,
+        {0, layer * shape_.reduce_bytes, 0, 0, root * shape_.reduce_bytes}, layer.text() + " * " + std::to_string(shape_.reduce_bytes),
+        fully_shard);
   }
 
   void fixed() {
     for (const TransformerShape::Fixed& part : shape_.fixed) {
       const Exact bytes = part.bytes, between = part.in_step_only ? Exact(0) : bytes;
-      add(part.name, part.memory_class, {bytes, bytes, bytes, between}, std::to_string(part.bytes),
+      add(part.name, part.memory_class, {bytes, bytes, bytes, between, bytes}, std::to_string(part.bytes),
           part.source.empty() ? "stated" : part.source.c_str());
     }
   }
@@ -359,8 +413,8 @@ Result<std::vector<TransformerBlock>> transformer_blocks(const TransformerShape&
   if (count > max_ranks) return transformer_error("more than a million layers on a stage");
   const TransformerSizes z(shape);
   const Exact residual = Exact(shape.activation_bytes) * z.residual_rows * z.hidden, core = core_flops(shape), flops = layer_flops(shape);
-  const Exact mask = Exact(shape.mask_bytes) * z.residual_rows * z.hidden, logits = z.rows * z.vocabulary;
-  const Exact output_flops = Exact(2) * logits * z.hidden;
+  const Exact mask = Exact(shape.mask_bytes) * z.residual_rows * z.hidden, logits = z.rows * z.vocabulary / shape.logit_chunks;
+  const Exact output_flops = Exact(2) * z.rows * z.vocabulary * z.hidden;
   if (Status status = overflow_checked({flops, output_flops, logits * shape.logit_bytes}); !status) return status.take_error();
   for (const Exact& value : {residual, mask, core, flops, logits})
     if (!value.whole())
@@ -379,8 +433,9 @@ Result<std::vector<TransformerBlock>> transformer_blocks(const TransformerShape&
                       flops.numerator(), core.numerator()});
   if (stage + 1 == shape.pipeline) {
     TransformerBlock block{"output", residual.numerator(), 0, {}, output_flops.numerator(), 0};
-    block.stored.push_back({"final norm input", residual, a + "sbh" + r, true});
-    block.stored.push_back({"output projection input", residual, a + "sbh" + r});
+    const Exact whole = Exact(shape.activation_bytes) * z.rows * z.hidden, in_32_bits = Exact(4) * z.residual_rows * z.hidden;
+    block.stored.push_back({"final norm input", shape.norm_in_steps ? residual + in_32_bits : residual, a + "sbh" + r, true});
+    block.stored.push_back({"output projection input", shape.gathered_inputs_kept ? whole : residual, a + "sbh" + r});
     block.stored.push_back({"logits that the loss keeps", logits * shape.logit_bytes, std::to_string(shape.logit_bytes) + "sbV/t"});
     blocks.push_back(std::move(block));
   }

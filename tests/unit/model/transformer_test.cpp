@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/support/acceptance.h"
+#include "tests/support/megatron_shape.h"
 
 namespace liveset::model {
 namespace {
@@ -184,43 +185,7 @@ TEST(Transformer, BlocksOfAStageSumToItsActivations) {
     }
 }
 
-// A shape of a Megatron-LM run, as its arguments say. The attention kernel is the one that its GPU gets.
-TransformerShape megatron(const json& fact, const std::string& gpu) {
-  const json& r = fact.at("resolved");
-  TransformerShape shape;
-  shape.sequence = r.at("sequence");
-  shape.micro_batch = r.at("micro_batch");
-  shape.hidden = r.at("hidden");
-  shape.heads = r.at("heads");
-  shape.layers = r.at("layers");
-  shape.vocabulary = r.at("padded_vocab");
-  shape.ffn = r.at("ffn");
-  shape.key_value_heads = r.at("query_groups");
-  shape.max_positions = r.at("max_position_embeddings");
-  shape.tied_embeddings = r.at("tied_embeddings");
-  shape.tensor = r.at("tp");
-  shape.pipeline = r.at("pp");
-  shape.interleave = r.at("virtual_pipeline").is_null() ? 1 : r.at("virtual_pipeline").get<std::uint64_t>();
-  shape.data = r.at("dp");
-  shape.microbatches = r.at("microbatches");
-  shape.attention = TransformerShape::Attention::fused;
-  // cuDNN's kernel writes sequence first, as the projection reads it; FlashAttention writes batch first, and with more than one sample
-  // the projection gets a copy. Under deterministic mode Hopper takes cuDNN's.
-  shape.attention_output_copied = gpu != "H100 80GB" && shape.micro_batch > 1;
-  shape.norm_statistics = true;
-  shape.logits_twice = true;        // the output projection's own, while the loss works on their 32-bit copy in place
-  shape.weight_gradient_bytes = 2;  // --no-gradient-accumulation-fusion
-  shape.sharding = TransformerShape::Sharding::optimizer;
-  shape.stage_inputs_held = true;  // a chunk keeps the tensor that it was handed; its gradient is retained
-  const std::uint64_t mib = 1 << 20, rows = shape.sequence * shape.micro_batch;
-  shape.fixed = {{"cuBLAS workspaces of the forward's and the backward's thread", 2 * 32 * mib, MemoryClass::library, false,
-                  "CUBLAS_WORKSPACE_CONFIG=:4096:8"},
-                 {"Transformer Engine's cuBLAS workspace", (gpu == "A100 80GB" ? 4 : 32) * mib, MemoryClass::library, false,
-                  "4 MiB before Hopper, 32 MiB since"},
-                 {"attention mask of the batch, one byte an entry", rows * shape.sequence, MemoryClass::input, true, "bs^2"},
-                 {"labels and loss mask of the batch", rows * 12, MemoryClass::input, true, "8bs + 4bs"}};
-  return shape;
-}
+TransformerShape megatron(const json& fact, const std::string& gpu) { return test::megatron_shape(fact.at("resolved"), gpu); }
 
 void print(const std::string& title, const TransformerMemory& memory) {
   std::printf("%s\n", title.c_str());
@@ -276,6 +241,127 @@ TEST(Transformer, MemoryOfMegatronsRuns) {
                    exact(known.at("fp32_main_parameters_over_dp")) + exact(known.at("adam_moments_over_dp")));
     }
   }
+}
+
+// Four tokens, two layers of width 8 with two heads, one of them for keys and values, a gated MLP of width 16, 32 words.
+TransformerShape small() {
+  TransformerShape shape;
+  shape.sequence = 4;
+  shape.hidden = 8;
+  shape.heads = 2;
+  shape.key_value_heads = 1;
+  shape.ffn = 16;
+  shape.layers = 2;
+  shape.vocabulary = 32;
+  shape.gated_mlp = true;
+  shape.linear_biases = shape.tied_embeddings = shape.hidden_dropout = shape.attention_dropout = false;
+  shape.norm = TransformerShape::Norm::rms;
+  shape.positions = TransformerShape::Positions::rotary;
+  shape.attention = TransformerShape::Attention::fused;
+  return shape;
+}
+
+// A layer keeps its input 64, the products of Q 64 and V 32, the attention's output 64 and row sums 32, and one of two of the MLP, 128. The
+// output side has 64 + 64 + 512.
+TEST(Transformer, EverySecondProductIsKept) {
+  TransformerShape shape = small();
+  shape.recompute = Recompute::products;
+  EXPECT_EXACT(stored_at_forward_end(shape), Exact(2 * 384 + 640));
+  shape.unread_products_kept = true;
+  EXPECT_EXACT(stored_at_forward_end(shape), Exact(2 * (384 + 64) + 640));
+  // In the backward the layer's other tensors are there again; nothing of them is kept before.
+  EXPECT_EXACT(transformer_memory(shape)->total(Moment::forward_end, MemoryClass::recomputed_activation), Exact(0));
+  EXPECT_FALSE(transformer_memory(shape)->total(Moment::backward, MemoryClass::recomputed_activation) == Exact(0));
+  shape.attention = TransformerShape::Attention::stored_scores;
+  EXPECT_FALSE(transformer_memory(shape));
+}
+
+// A norm of single operations keeps 32-bit and normalized input, 128 + 64, instead of its input, 64; repeated keys and values are twice as
+// wide, 2 x 32 more.
+TEST(Transformer, EagerOperationsKeepMore) {
+  TransformerShape shape = small();
+  const Exact before = sum(*stored_tensors(shape));
+  shape.norm_in_steps = true;
+  EXPECT_EXACT(sum(*stored_tensors(shape)), before + Exact(2 * 128));
+  shape.key_values_repeated = true;
+  EXPECT_EXACT(sum(*stored_tensors(shape)), before + Exact(2 * 128 + 2 * 32));
+  shape.recompute = Recompute::full;  // a region keeps its input as it is
+  EXPECT_EXACT(layers_in_flight(shape), Exact(2 * 64));
+  shape.norm = TransformerShape::Norm::layer;
+  EXPECT_FALSE(transformer_memory(shape));
+}
+
+// The last of two stages has one layer of 8 + 128 + 64 + 8 + 256 + 128 = 592 parameters, and 8 + 256 beside it, shared out in two.
+TEST(Transformer, UnitsOfSharedParameters) {
+  TransformerShape shape = small();
+  shape.pipeline = shape.data = 2;
+  shape.master_bytes = 0;
+  shape.parameter_bytes = 4;
+  shape.gathered_bytes = shape.whole_gradient_bytes = 2;
+  shape.reduce_bytes = 4;
+  shape.gradients_between_steps = false;
+  shape.sharding = TransformerShape::Sharding::parameters;
+  const auto at = [&](Moment moment, MemoryClass memory_class) {
+    return transformer_memory(shape, {1, false})->total(moment, memory_class);
+  };
+  EXPECT_EXACT(at(Moment::forward_end, MemoryClass::parameter), Exact(856 * 4 / 2));
+  EXPECT_EXACT(at(Moment::forward_end, MemoryClass::gradient), Exact(0));
+  EXPECT_EXACT(at(Moment::forward_end, MemoryClass::communication), Exact((264 + 592) * 2));
+  // Two layers gathered, whole gradients of the layer and the output side, and the copy that the layer's are shared out from.
+  EXPECT_EXACT(at(Moment::backward, MemoryClass::communication), Exact((264 + 2 * 592) * 2 + (264 + 592) * 2 + 592 * 4));
+  EXPECT_EXACT(at(Moment::backward_end, MemoryClass::communication), Exact(264 * (2 + 2 + 4)));
+  EXPECT_EXACT(at(Moment::backward_end, MemoryClass::gradient), Exact(856 * 4 / 2));
+  shape.gathered_held = true;
+  shape.accumulated_bytes = 4;
+  EXPECT_EXACT(at(Moment::forward_end, MemoryClass::communication), Exact((264 + 592) * 2));
+  EXPECT_EXACT(at(Moment::forward_end, MemoryClass::gradient), Exact(856 * 4));
+}
+
+// 32 x 8 parameters of 2 bytes: the output layer's gradient is there, the embedding's comes beside it.
+TEST(Transformer, ATiedEmbeddingHasTwoGradientsAtTheEnd) {
+  TransformerShape shape = small();
+  const auto gradients = [&] { return transformer_memory(shape)->total(Moment::backward_end, MemoryClass::gradient); };
+  const Exact apart = gradients();
+  shape.tied_embeddings = true;
+  EXPECT_EXACT(gradients() + Exact(256 * 4), apart + Exact(256 * 2));  // one of 4 bytes less in the gradients that stay, one of 2 more
+}
+
+// Two ranks that split the sequence keep half of a linear's input, 32 of 64, or all of it as gathered: both of a layer's and the output's.
+TEST(Transformer, InputsThatAreKeptAsGathered) {
+  TransformerShape shape = small();
+  shape.tensor = shape.key_value_heads = 2;
+  shape.sequence_parallel = true;
+  const Exact parts = stored_at_forward_end(shape);
+  shape.gathered_inputs_kept = true;
+  EXPECT_EXACT(stored_at_forward_end(shape), parts + Exact(2 * 2 * 32 + 32));
+}
+
+// A stage of one microbatch as blocks has the bytes that its memory has, whatever is kept.
+TEST(Transformer, BlocksSumToTheActivationsOfOtherKinds) {
+  for (int kind = 0; kind < 3; ++kind) {
+    TransformerShape shape = small();
+    if (kind == 0) shape.norm_in_steps = true;
+    if (kind == 1) shape.logit_chunks = 2;
+    if (kind == 2) {
+      shape.tensor = shape.key_value_heads = 2;
+      shape.sequence_parallel = shape.gathered_inputs_kept = true;
+    }
+    Exact bytes;
+    const auto blocks = transformer_blocks(shape, 0);
+    ASSERT_TRUE(blocks) << blocks.error().message();
+    for (const TransformerBlock& block : *blocks) bytes += sum(block.stored);
+    EXPECT_EXACT(bytes, stored_at_forward_end(shape)) << kind;
+  }
+}
+
+// Output projection and loss in two parts: half of the logits, 4 x 32 of 4 bytes, are there at once.
+TEST(Transformer, ALossInChunks) {
+  TransformerShape shape = small();
+  const Exact whole = stored_at_forward_end(shape);
+  shape.logit_chunks = 2;
+  EXPECT_EXACT(stored_at_forward_end(shape) + Exact(256), whole);
+  shape.logit_chunks = 0;
+  EXPECT_FALSE(transformer_memory(shape));
 }
 
 TEST(Transformer, ImpossibleShapesAreRefused) {
