@@ -23,6 +23,20 @@ def slots_readable():
     return hasattr(getattr(torch._C._autograd, "SavedTensor", None), "data")
 
 
+def compare(test, measured, predicted, *options, status=1):
+    """`liveset compare` as JSON, its classes checked: they sum to the difference of the peaks."""
+    done = subprocess.run([LIVESET, "compare", measured, predicted, *options, "--format", "json"], capture_output=True, text=True, timeout=100)
+    test.assertEqual((done.returncode, done.stderr), (status, ""))
+    found = json.loads(done.stdout)
+    if found["gap"] is not None:
+        test.assertEqual(sum(found["gap"].values()), found["difference"])
+        test.assertEqual(found["measured"]["peak"]["bytes"] - found["predicted"]["peak"]["bytes"], found["difference"])
+        for rows in found["gap_rows"].values():
+            for row in rows:
+                test.assertEqual(row["measured"] - row["predicted"], row["bytes"])
+    return found
+
+
 class Run:
     """A finished command."""
 

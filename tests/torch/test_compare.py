@@ -3,24 +3,11 @@ import json
 import subprocess
 import unittest
 
-from support import ACCEPTANCE, JOBS, LIVESET, SOURCE, DryRunTest, TorchTest, slots_readable
+from support import ACCEPTANCE, JOBS, LIVESET, SOURCE, DryRunTest, TorchTest, compare, slots_readable
 
 GPT = json.loads((ACCEPTANCE / "torch_gpt_cpu.json").read_text())
 TRAIN = SOURCE / "samples/torch_gpt/train.py"
 CHAIN = SOURCE / "samples/torch_chain/chain.py"
-
-
-def compare(test, measured, predicted, *options, status=1):
-    done = subprocess.run([LIVESET, "compare", measured, predicted, *options, "--format", "json"], capture_output=True, text=True, timeout=100)
-    test.assertEqual((done.returncode, done.stderr), (status, ""))
-    found = json.loads(done.stdout)
-    if found["gap"] is not None:
-        test.assertEqual(sum(found["gap"].values()), found["difference"])
-        test.assertEqual(found["measured"]["peak"]["bytes"] - found["predicted"]["peak"]["bytes"], found["difference"])
-        for rows in found["gap_rows"].values():
-            for row in rows:
-                test.assertEqual(row["measured"] - row["predicted"], row["bytes"])
-    return found
 
 
 class CompareTest(TorchTest):

@@ -3,7 +3,7 @@ import json
 import pickle
 import unittest
 
-from support import JOBS, SOURCE, DryRunTest
+from support import JOBS, SOURCE, DryRunTest, compare
 
 FOLDER = SOURCE.parent / "shared/realfiles/pickle"
 # Snapshot, what the job does, and two facts of the snapshot that were worked out by others: what was allocated when it began, its peak.
@@ -45,6 +45,19 @@ class SnapshotTest(DryRunTest):
                 self.assertEqual(ours["baseline_requested"], baseline)
                 self.assertLess(abs(difference), 0.001)
                 self.assertGreater(in_order, 0.99)
+                self.compared_by_classes(FOLDER / name, run.trace, ours["peak_requested"] - peak)
+
+    def compared_by_classes(self, snapshot, trace, difference):
+        """The snapshot counts requested bytes, so that counter is taken; reserved is the other one that both have."""
+        found = compare(self, snapshot, trace, "--max-error", "0.1%", status=0)
+        self.assertEqual((found["measured"]["peak"]["counter"], found["difference"]), ("requested", -difference))
+        self.assertGreater(found["paired_by_size"], 100)
+        # Nearly every block of the one has its partner in the other: no class hides a difference behind another one.
+        for name, size in found["gap"].items():
+            self.assertLess(abs(size), 0.005 * found["measured"]["peak"]["bytes"], name)
+        reserved = compare(self, snapshot, trace, "--counter", "reserved", "--max-error", "1%", status=0)
+        print(f"reserved {reserved['peak_error']:+.3%}, of it cached {reserved['gap']['cached']:,}")
+        self.assertEqual(reserved["predicted"]["label"], "estimate")
 
 
 if __name__ == "__main__":

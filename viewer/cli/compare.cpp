@@ -19,7 +19,7 @@ namespace liveset::cli {
 namespace {
 
 struct Options : ModelOptions {
-  std::string trace, max_error = "0", range, heap, counter = "allocated", samples;
+  std::string trace, max_error = "0", range, heap, counter, samples;
   bool held_only = false, has_policy = false;
 };
 
@@ -164,7 +164,7 @@ Result<PhysicalPart> physical_part(const Options& options, const Predicted& pred
   }();
   if (!found) {
     // A trace of values alone and a model of ids alone can still be compared as ledgers.
-    const bool asked_for_bytes = options.counter != "allocated" || !options.heap.empty();
+    const bool asked_for_bytes = !options.counter.empty() || !options.heap.empty();
     if (asked_for_bytes) return found.take_error();
     part.reason = found.error().message();
     return part;
@@ -225,7 +225,10 @@ Status run_model(const Options& options, double max_error, const Samples& sample
                                       {"model", options.model},        {"policy", predicted->policy.text}, {"max_error", max_error}};
     report::write_comparison_json(std::cout, prediction.ledger, *recorded, comparison, head,
                                   [&](nlohmann::ordered_json& json) { add_physical(*physical, json); });
+  } else if (context.format == Format::csv && peaks_compared) {
+    std::cout << report::gap_csv(*physical->found);  // one table; the ledgers' events are in the JSON
   } else if (context.format != Format::table) {
+    if (physical->found) std::cout << report::gap_markdown(*physical->found, style_of(context)) << '\n';
     report::write_comparison_table(std::cout, prediction.ledger, *recorded, comparison, table_format(context), style_of(context));
   } else {
     if (physical->found) std::cout << report::gap_text(*physical->found, style_of(context)) << "\nLOGICAL LEDGERS\n";
@@ -269,10 +272,12 @@ void add_compare(CLI::App& app, Context& context) {
           },
           "of a model: save-all (default), full, segment:K, ...; of a second trace: the step that it recorded, under this policy")
       ->option_text("POLICY");
-  add_choice<std::string>(*command, "--counter",
-                          {{"requested", "requested"}, {"allocated", "allocated"}, {"active", "active"}, {"reserved", "reserved"}},
-                          "which peaks: requested, allocated (default), active or reserved",
-                          [options](const std::string& counter) { options->counter = counter; });
+  add_choice<std::string>(
+      *command, "--counter",
+      {{"requested", "requested"}, {"allocated", "allocated"}, {"active", "active"}, {"reserved", "reserved"}, {"device", "device"}},
+      "which peaks: requested, allocated, active, reserved, or device: what all libraries took from the driver; default: "
+      "allocated, of a memory snapshot requested",
+      [options](const std::string& counter) { options->counter = counter; });
   command->add_option("--heap", options->heap, "of the traces, by name: cuda:0; default: the one that summary shows")->option_text("NAME");
   command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")
       ->option_text("SHARE");
@@ -283,9 +288,17 @@ void add_compare(CLI::App& app, Context& context) {
       ->option_text("N");
   command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins");
   command->footer(
-      "The difference of the peaks is split into classes that sum to it: missing and extra values (that backward needs, by name),\n"
-      "resized values, the working set of recomputes, temporaries, gradients, static (parameters, buffers, optimizer states, inputs),\n"
-      "communication, over-retention (beyond the last use), rounding, cached, outside the allocator, unattributed.\n");
+      "The difference (measured - predicted) of the peaks is split into classes that sum to it: extra values (that backward needs and\n"
+      "only the first side holds) and missing ones (only the second), by name, resized values, the working set of recomputes,\n"
+      "temporaries, gradients, static (parameters, buffers, optimizer states, inputs), communication, over-retention (beyond the last\n"
+      "use), rounding, cached (reserved, in no block), outside the allocator (of device, by library), unattributed.\n"
+      "\n"
+      "  liveset compare none.liveset block.liveset               two recordings of one network\n"
+      "  liveset compare snapshot.pickle dry.liveset              a real GPU's memory snapshot beside a dry run\n"
+      "  liveset compare real.liveset dry.liveset --counter device --max-error 5%\n"
+      "  liveset compare real.liveset none.liveset --policy full  beside a recorded step under another policy\n"
+      "\n"
+      "Exit status 1: they differ by more than --max-error. --format csv: a row for each name in each class.\n");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

@@ -72,13 +72,13 @@ class Sums {
   std::unordered_map<std::string, GapRow> rows_[gap_classes];
 };
 
-void add_pair(const Item& measured, const Item& predicted, const std::string& name, Gap& gap, Sums& sums) {
+void add_pair(const Item& measured, const Item& predicted, const std::string& name, bool is_by_size, Gap& gap, Sums& sums) {
   if (is_value(measured)) {
     ++gap.values.matched;
     gap.values.matched_bytes += measured.bytes;
   }
   if (measured.bytes == predicted.bytes) return;
-  const bool is_rounding = ledger::size_units(measured.bytes) == ledger::size_units(predicted.bytes);
+  const bool is_rounding = is_by_size || ledger::size_units(measured.bytes) == ledger::size_units(predicted.bytes);
   if (is_rounding) return sums.add(GapClass::rounding, name, measured.bytes, predicted.bytes);
   gap.values.resized += is_value(measured);
   if (measured.family == Family::value) return sums.add(GapClass::resized_values, name, measured.bytes, predicted.bytes);
@@ -100,12 +100,13 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
   Gap gap;
   gap.difference = wrapping_difference(signed_bytes(measured.peak.bytes.value_or(0)), signed_bytes(predicted.peak.bytes.value_or(0)));
   const Match match = match_items(measured, predicted);
+  gap.paired_by_size = match.paired_by_size;
   Sums sums;
   for (std::size_t i = 0; i < measured.items.size(); ++i) {
     const Item& item = measured.items[i];
     const std::uint32_t partner = match.partner_of_measured[i];
     if (partner != Match::none)
-      add_pair(item, predicted.items[partner], measured.texts[item.name], gap, sums);
+      add_pair(item, predicted.items[partner], measured.texts[item.name], !match.is_by_size.empty() && match.is_by_size[i], gap, sums);
     else
       add_single(item, measured.texts[item.name], true, gap, sums);
   }
@@ -116,6 +117,8 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
   for (std::size_t family = 0; family < families; ++family)
     sums.add_nameless(GapClass::unattributed,
                       wrapping_difference(signed_bytes(measured.rest[family]), signed_bytes(predicted.rest[family])));
+  for (const auto& [owner, bytes] : measured.outside) sums.add(GapClass::outside_allocator, owner, bytes, 0);
+  for (const auto& [owner, bytes] : predicted.outside) sums.add(GapClass::outside_allocator, owner, 0, bytes);
   for (std::size_t i = 0; i < gap_classes; ++i)
     sums.add_nameless(static_cast<GapClass>(i), wrapping_difference(measured.extras[i], predicted.extras[i]));
   sums.finish(gap);

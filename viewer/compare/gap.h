@@ -1,6 +1,6 @@
 // The difference of two peaks, measured - predicted, in classes that sum to it exactly.
 //
-// Blocks of both sides are paired by name, never by size alone. In this order:
+// Blocks of both sides are paired by name, and by size alone only where one side names none. In this order:
 //   own name   what the program, or both, name themselves: "h3", "bs.0.f1.weight"; the k-th with the k-th
 //   order      the k-th block of a size that a module made in a phase of the step; so a value has its partner also in a run that keeps
 //              it for another reason (a checkpoint region's input)
@@ -10,6 +10,8 @@
 //   before     what is left of what the step found, as a sequence of sizes in each family
 //   order      again, beside a model: of values and temporaries, since the model of a recorded step takes for a temporary what a policy
 //              makes it keep
+//   size       the k-th block of a size with the k-th, where one side names nothing at all (a snapshot of the allocator), and a requested
+//              size with a larger block that the allocator would not split: what is left then has the names of the other side
 // A pair adds nothing but its difference in size: rounding, where the allocator makes the same of both sizes. A block without a partner
 // adds its bytes to the class of its family.
 #pragma once
@@ -46,6 +48,7 @@ struct Gap {
   std::int64_t difference = 0;
   std::array<GapPart, gap_classes> parts;  // by GapClass; sum to `difference`
   ValueCounts values;
+  std::uint64_t paired_by_size = 0;  // pairs of the last rule
   std::uint64_t shared_names =
       0;  // blocks of the measured side that lie in a module that the predicted side has too, or share their own name
   const GapPart& part(GapClass gap_class) const { return parts[static_cast<std::size_t>(gap_class)]; }

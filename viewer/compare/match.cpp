@@ -41,6 +41,11 @@ class Matcher {
     pair_runs([&](int, const Item& item) { return older(item); }, true);
     if (sides_[0]->is_model || sides_[1]->is_model)
       pair_runs([&](int side, const Item& item) { return kept_by_policy(side, item); }, false);
+    if (names_nothing(*sides_[0]) != names_nothing(*sides_[1])) {
+      pairs_by_size_ = true;
+      pair_runs([](int, const Item& item) { return size_alone(item); }, false);
+      pair_unsplit(names_nothing(*sides_[0]) ? 0 : 1);
+    }
     return std::move(out_);
   }
 
@@ -82,6 +87,31 @@ class Matcher {
     Key key = order(side, item);
     if (std::get<0>(key) != no_key) std::get<0>(key) = 1;
     return key;
+  }
+
+  // What a snapshot of the allocator says of its blocks: it names none.
+  static bool names_nothing(const Side& side) {
+    return std::all_of(side.items.begin(), side.items.end(),
+                       [](const Item& item) { return item.family == Family::unattributed && !item.is_own_name; });
+  }
+  static Key size_alone(const Item& item) { return {1, 0, 0, ledger::size_units(item.bytes), 0}; }
+
+  // What was requested, of the side that names nothing, with what the allocator gave for it: a large block is given whole where no more
+  // than 1 MiB would be left of it.
+  void pair_unsplit(int requested) {
+    constexpr std::uint64_t not_split_off = 1 << 20;
+    const auto by_size = [](int, const Item& item) { return Key{1, 0, 0, item.bytes, 0}; };
+    const std::vector<Keyed> wanted = open_ones(requested, by_size), given = open_ones(1 - requested, by_size);
+    std::size_t next = 0;
+    for (const Keyed& want : wanted) {
+      const std::uint64_t bytes = std::get<3>(want.key);
+      if (bytes <= not_split_off) continue;
+      while (next < given.size() && std::get<3>(given[next].key) < bytes) ++next;
+      if (next == given.size()) return;
+      if (std::get<3>(given[next].key) - bytes > not_split_off) continue;
+      const std::uint32_t block = given[next++].index;
+      requested == 0 ? pair(want.index, block) : pair(block, want.index);
+    }
   }
 
   template <class KeyOf>
@@ -142,10 +172,15 @@ class Matcher {
   void pair(std::uint32_t measured, std::uint32_t predicted) {
     out_.partner_of_measured[measured] = predicted;
     out_.partner_of_predicted[predicted] = measured;
+    if (!pairs_by_size_) return;
+    out_.is_by_size.resize(out_.partner_of_measured.size());
+    out_.is_by_size[measured] = true;
+    ++out_.paired_by_size;
   }
 
   const Side* sides_[2];
   std::vector<std::uint32_t> texts_[2];  // of each side's text the number that both have
+  bool pairs_by_size_ = false;
   Match out_;
 };
 

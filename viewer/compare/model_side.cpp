@@ -179,17 +179,26 @@ Status ModelSide::add_counters() {
     if (peak == nullptr && !model_->physical.caching_allocator && kind != model::CounterKind::reserved) peak = &counters->requested;
     if (peak == nullptr) continue;
     const std::string name(model::counter_name(kind));
+    const bool is_reserved = kind == model::CounterKind::reserved, is_device = is_reserved && side.counter == "device";
     known += (known.empty() ? "" : ", ") + name;
     side.counters.push_back({name, peak->bytes, false});
-    if (name != side.counter) continue;
+    if (is_reserved) {
+      // Without the context, as a trace of the driver's calls.
+      known += ", device";
+      side.counters.push_back({"device", peak->bytes + model_->physical.communication, false});
+    }
+    if (name != side.counter && !is_device) continue;
     // A late step finds what earlier ones left in the cache: reserved is at its highest all the time.
-    const bool is_reserved = kind == model::CounterKind::reserved;
     peak_event_ = is_reserved ? counters->allocated->event : peak->event;
     side.peak_moment_known = !is_reserved;
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
     side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);
+    if (is_device && model_->physical.communication != 0) {
+      side.outside.emplace_back("communication", model_->physical.communication);
+      *side.peak.bytes += model_->physical.communication;
+    }
   }
   if (!side.peak.bytes)
     return Error{ErrorKind::usage, side.file, {}, "the model tells nothing of the counter \"" + side.counter + "\"", "it has " + known};
@@ -238,13 +247,13 @@ void ModelSide::look_at(const ledger::Place& other) {
     if (best[by] == model::never) continue;
     side.at_other = moment_at(best[by]);
     side.at_other->found_by = static_cast<FoundBy>(by);
-    if (side.counter != "reserved") side.at_other->bytes = side.at_other->block_bytes;
+    if (side.counter != "reserved" && side.counter != "device") side.at_other->bytes = side.at_other->block_bytes;
     return;
   }
 }
 
 void ModelSide::prefer_other() {
-  if (!side.at_other || side.counter == "reserved" || side.at_other->bytes != side.peak.bytes) return;
+  if (!side.at_other || side.at_other->bytes != side.peak.bytes) return;
   peak_event_ = side.at_other->event;
   side.peak = moment_at(peak_event_);
   side.peak.bytes = side.peak.block_bytes;

@@ -9,8 +9,8 @@
 namespace liveset::compare {
 
 struct ModelOptions {
-  std::string file, counter = "allocated";
-  std::uint64_t step = ~std::uint64_t{0};  // index of the step whose peak is predicted; default: a late one
+  std::string file, counter = "allocated";  // or requested, active, reserved, device
+  std::uint64_t step = ~std::uint64_t{0};   // index of the step whose peak is predicted; default: a late one
 };
 
 class ModelSide {

@@ -12,12 +12,40 @@ double PeakComparison::error() const {
   return a == b ? 0 : static_cast<double>(std::max(a, b) - std::min(a, b)) / static_cast<double>(std::max(a, b));
 }
 
+namespace {
+
+bool has_counter(const Side& side, const std::string& counter) {
+  return std::any_of(side.counters.begin(), side.counters.end(), [&](const CounterPeak& known) { return known.name == counter; });
+}
+
+// Two peaks of one counter. Where none is asked for: the one that the first side's blocks are counted in, or else that of the second's, if
+// both have it.
+Status read_both(const trace::TraceFile& measured, TraceOptions measured_options, const trace::TraceFile& predicted,
+                 TraceOptions predicted_options, std::optional<TraceSide>& left, std::optional<TraceSide>& right) {
+  const auto read = [](const trace::TraceFile& file, const TraceOptions& options, std::optional<TraceSide>& side) -> Status {
+    Result<TraceSide> made = TraceSide::read(file, options);
+    if (!made) return made.take_error();
+    side.emplace(std::move(*made));
+    return Done{};
+  };
+  const bool is_free = measured_options.counter.empty() && predicted_options.counter.empty();
+  if (Status status = read(measured, measured_options, left); !status) return status;
+  if (Status status = read(predicted, predicted_options, right); !status) return status;
+  if (!is_free || left->side.counter == right->side.counter) return Done{};
+  if (has_counter(right->side, left->side.counter)) {
+    predicted_options.counter = left->side.counter;
+    return read(predicted, predicted_options, right);
+  }
+  measured_options.counter = right->side.counter;
+  return read(measured, measured_options, left);
+}
+
+}  // namespace
+
 Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options,
                                       const trace::TraceFile& predicted, const TraceOptions& predicted_options) {
-  Result<TraceSide> left = TraceSide::read(measured, measured_options);
-  if (!left) return left.take_error();
-  Result<TraceSide> right = TraceSide::read(predicted, predicted_options);
-  if (!right) return right.take_error();
+  std::optional<TraceSide> left, right;
+  if (Status status = read_both(measured, measured_options, predicted, predicted_options, left, right); !status) return status.take_error();
   if (Status status = right->look_at(left->side.peak.place); !status) return status.take_error();
   if (Status status = right->prefer_other(); !status) return status.take_error();
   if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();

@@ -2,13 +2,15 @@
 //
 // A side has one peak of the counter that is compared. Its live set stands there item by item, in blocks as the allocator gives them out,
 // and what the counter says beyond them: of `reserved` what is cached, of `requested` what rounding adds (below 0), of `active` what
-// still waits for a stream. So items and extras sum to the counter, exactly.
+// still waits for a stream, of `device` what is cached and what libraries hold beside the allocator. So items, extras and `outside` sum
+// to the counter, exactly.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "viewer/ledger/classes.h"
@@ -93,7 +95,8 @@ struct Side {
   std::vector<Item> items;         // live at the peak, in the order of birth; the first max_items
   std::vector<std::string> texts;  // index 0 is empty
   GapBytes extras{};               // of the counter, beyond blocks
-  std::array<std::uint64_t, families> rest{};  // bytes of blocks beyond max_items
+  std::vector<std::pair<std::string, std::uint64_t>> outside;  // of the counter `device`: who held memory beside the allocator
+  std::array<std::uint64_t, families> rest{};                  // bytes of blocks beyond max_items
   std::uint64_t rest_blocks = 0;
   std::vector<CounterPeak> counters;               // those that are known
   std::optional<std::uint64_t> outside_allocator;  // most that libraries held of the device beside the allocator

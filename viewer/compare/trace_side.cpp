@@ -57,8 +57,16 @@ void TraceSide::add_counters() {
   // Other allocators hand out what is asked for, and take it back at once.
   if (!is_device && heap.allocated.known && !ledger_.imported)
     for (const char* name : {"requested", "active"}) side.counters.push_back({name, heap.allocated.peak, false});
+  if (const ledger::DeviceMemory* held = device()) {
+    side.outside_allocator = held->outside_allocator.peak;
+    side.counters.push_back({"device", held->held.peak, false});
+  }
+}
+
+const ledger::DeviceMemory* TraceSide::device() const {
   for (const ledger::DeviceMemory& device : ledger_.driver.devices)
-    if (is_device && side.heap == "cuda:" + std::to_string(device.device)) side.outside_allocator = device.outside_allocator.peak;
+    if (ledger_.driver.known && side.heap == "cuda:" + std::to_string(device.device)) return &device;
+  return nullptr;
 }
 
 void TraceSide::add_known() {
@@ -91,9 +99,19 @@ Status TraceSide::choose_peak() {
         ErrorKind::usage, file_->path(), {}, "the trace has no counter \"" + side.counter + "\" of heap " + side.heap, "it has " + known};
   }
   side.peak.bytes = found->bytes;
-  // Reserved stays as it is for long.
+  // Reserved stays as it is for long, and so does what the device gave out.
   const bool is_reserved = side.counter == "reserved" && heap.reserved_and_fullest != no_event;
   side.peak.event = is_reserved ? heap.reserved_and_fullest : heap.allocated.peak_event;
+  if (side.counter == "device") {
+    const ledger::DeviceMemory& held = *device();
+    const auto lasts = [&](std::uint64_t event) {
+      return event != no_event && event >= held.held.peak_event && (held.held_until == no_event || event < held.held_until);
+    };
+    side.peak.event = lasts(side.peak.event)             ? side.peak.event
+                      : lasts(heap.reserved_and_fullest) ? heap.reserved_and_fullest
+                                                         : held.held.peak_event;
+    if (held.is_lower_bound) side.warnings.push_back("what was given back to the device is not all known: the counter is a lower bound");
+  }
   side.peak_moment_known = !found->sampled;
   return Done{};
 }
@@ -151,16 +169,24 @@ Status TraceSide::read_items(const ledger::Attribution& attribution) {
 void TraceSide::add_extras() {
   std::int64_t beyond =
       ledger::wrapping_difference(static_cast<std::int64_t>(*side.peak.bytes), static_cast<std::int64_t>(side.peak.block_bytes));
+  if (side.counter == "device") {
+    const trace::Dictionary& names = file_->dictionary();
+    for (const ledger::HeapBytes& heap : device()->at_peak) {
+      if (heap.is_allocator) continue;
+      side.outside.emplace_back(names.string(names.heaps[heap.heap].name), heap.bytes);
+      beyond = ledger::wrapping_difference(beyond, static_cast<std::int64_t>(heap.bytes));
+    }
+  }
   if (side.counter == "reserved") {
     // The allocator's own account has what was allocated before the recording began.
     const std::int64_t before = ledger_.shown().baseline_bytes;
     extra(side, GapClass::unattributed) = before;
     beyond = ledger::wrapping_difference(beyond, before);
   }
-  const GapClass gap_class = side.counter == "reserved"    ? GapClass::cached
-                             : side.counter == "active"    ? GapClass::over_retention
-                             : side.counter == "requested" ? GapClass::rounding
-                                                           : GapClass::unattributed;
+  const GapClass gap_class = side.counter == "reserved" || side.counter == "device" ? GapClass::cached
+                             : side.counter == "active"                             ? GapClass::over_retention
+                             : side.counter == "requested"                          ? GapClass::rounding
+                                                                                    : GapClass::unattributed;
   extra(side, gap_class) = ledger::wrapping_sum(extra(side, gap_class), beyond);
 }
 
@@ -188,6 +214,7 @@ void TraceSide::add_steps(const ledger::Range& range) {
 Status TraceSide::read_peak() {
   side.items.clear();
   side.extras = {};
+  side.outside.clear();
   side.rest = {};
   side.rest_blocks = 0;
   ordinals_.clear();
@@ -233,7 +260,8 @@ Result<TraceSide> TraceSide::read(const trace::TraceFile& file, const TraceOptio
   made.add_steps(options.range);
   if (made.ledger_.sums_off_after_holes != 0)
     side.warnings.push_back("events are missing in the file: blocks freed there still count as live");
-  if (const std::int64_t before = made.ledger_.shown().baseline_bytes; before != 0 && side.counter != "reserved")
+  if (const std::int64_t before = made.ledger_.shown().baseline_bytes;
+      before != 0 && side.counter != "reserved" && side.counter != "device")
     side.warnings.push_back(std::to_string(before) + " bytes that were allocated before the recording began are in no figure");
   return made;
 }

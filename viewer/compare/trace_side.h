@@ -9,7 +9,7 @@ namespace liveset::compare {
 
 struct TraceOptions {
   std::string heap;          // empty: the one that is shown first
-  std::string counter = {};  // allocated, requested, active or reserved; empty: the one that the trace's blocks are counted in
+  std::string counter = {};  // allocated, requested, active, reserved or device; empty: the one that the trace's blocks are counted in
   ledger::Range range;
   ledger::Progress progress;
 };
@@ -31,6 +31,7 @@ class TraceSide {
  private:
   TraceSide(const trace::TraceFile& file, ledger::PhysicalLedger ledger) : file_(&file), ledger_(std::move(ledger)) {}
   Status choose_peak();
+  const ledger::DeviceMemory* device() const;  // of the side's heap; null where the trace has no events of its driver
   Status read_peak();
   Status read_items(const ledger::Attribution& attribution);
   Status find_overdue();

@@ -132,8 +132,15 @@ void DriverSums::add_to_device(Kind kind, std::uint32_t id, std::uint64_t size, 
   if (!heap.is_allocator) raise(device.outside, change, event);
   // A handle that is mapped at once is not mapped at the moment of its making: the state at the peak is the last one of that height.
   const bool is_mapping = kind == Kind::segment_map || kind == Kind::segment_unmap;
-  const bool still_at_peak = in_range_ && is_mapping && device.held.now == static_cast<std::int64_t>(device.held.out.peak);
-  if (raise(device.held, change, event) || still_at_peak) note_peak(device);
+  const bool is_at_peak = in_range_ && device.held_until == no_event && device.held.now == static_cast<std::int64_t>(device.held.out.peak);
+  if (raise(device.held, change, event)) {
+    note_peak(device);
+    device.held_until = no_event;
+  } else if (is_at_peak && change == 0) {
+    if (is_mapping) note_peak(device);
+  } else if (in_range_ && device.held_until == no_event) {
+    device.held_until = event;
+  }
 }
 
 void DriverSums::open_range(std::uint64_t event) {
@@ -146,6 +153,7 @@ void DriverSums::open_range(std::uint64_t event) {
     begin(device.held);
     begin(device.outside);
     begin(device.managed);
+    device.held_until = no_event;
     note_peak(device);
   }
   begin(pinned_);
@@ -161,10 +169,11 @@ Counter DriverSums::finished(const Sum& sum) const {
 
 DeviceMemory DriverSums::finished(int number) const {
   const Device& device = devices_.at(number);
-  DeviceMemory memory{number, finished(device.held), finished(device.outside), finished(device.managed), {}, 0, device.is_lower_bound};
+  DeviceMemory memory{number, finished(device.held), finished(device.outside), finished(device.managed), {}, device.held_until,
+                      0,      device.is_lower_bound};
   for (const std::uint32_t id : device.heaps) {
     if (heaps_[id].peak_bytes == 0) continue;
-    memory.at_peak.push_back({id, heaps_[id].peak_bytes});
+    memory.at_peak.push_back({id, heaps_[id].peak_bytes, heaps_[id].is_allocator});
     memory.unmapped_at_peak += heaps_[id].peak_unmapped;
   }
   return memory;

@@ -15,16 +15,18 @@ namespace liveset::ledger {
 struct HeapBytes {
   std::uint32_t heap = 0;
   std::uint64_t bytes = 0;
+  bool is_allocator = false;  // the segments of PyTorch's caching allocator
 };
 
 struct DeviceMemory {
   int device = 0;
-  Counter held;                        // by all libraries
-  Counter outside_allocator;           // without the segments of PyTorch's caching allocator
-  Counter managed;                     // moves between device and host as it is used: in neither of the two
-  std::vector<HeapBytes> at_peak;      // sums to held.peak
-  std::uint64_t unmapped_at_peak = 0;  // behind handles, and mapped nowhere; part of it
-  bool is_lower_bound = false;         // the events left open what was given back
+  Counter held;                         // by all libraries
+  Counter outside_allocator;            // without the segments of PyTorch's caching allocator
+  Counter managed;                      // moves between device and host as it is used: in neither of the two
+  std::vector<HeapBytes> at_peak;       // sums to held.peak
+  std::uint64_t held_until = no_event;  // the event that ended the time at held.peak; none: it lasted as long as the range
+  std::uint64_t unmapped_at_peak = 0;   // behind handles, and mapped nowhere; part of it
+  bool is_lower_bound = false;          // the events left open what was given back
 };
 
 struct DriverMemory {
@@ -74,6 +76,7 @@ class DriverSums {
   };
   struct Device {
     Sum held, outside, managed;
+    std::uint64_t held_until = no_event;
     std::vector<std::uint32_t> heaps, touched;  // ids; touched: those of which the noted peak is out of date
     bool is_lower_bound = false;
   };

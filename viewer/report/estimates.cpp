@@ -340,7 +340,7 @@ Result<std::optional<DryRun>> find_dry_run(const trace::TraceFile& file) {
 std::string label_of(const DryRun& dry_run, const std::string& heap, const std::string& counter) {
   const std::size_t slash = heap.find('/');  // behind it stands who took the memory; what a library takes is assumed
   const bool is_librarys = slash != std::string::npos && heap.compare(slash, std::string::npos, "/program") != 0;
-  if (is_librarys || counter == "outside_allocator") return "estimate";
+  if (is_librarys || counter == "outside_allocator" || counter == "device") return "estimate";
   if (counter == "waiting_for_streams") return "estimate";  // how far a stream has got is a matter of time, and kernels here take none
   if (slash == std::string::npos && (counter == "reserved" || counter == "segments")) return "estimate";
   if (dry_run.estimates_allocator()) return "estimate";

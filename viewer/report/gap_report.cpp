@@ -235,6 +235,9 @@ std::string values_text(const Gap& gap, const Style& style) {
 
 std::vector<std::string> warnings_of(const PeakComparison& found) {
   std::vector<std::string> warnings;
+  if (found.gap.paired_by_size != 0)
+    warnings.push_back("one side names none of its blocks: " + format_count(found.gap.paired_by_size) +
+                       " were paired by size and order alone, so of equal sizes it is not known which one differs");
   for (const Side* side : {&found.measured, &found.predicted})
     for (const std::string& warning : side->warnings) warnings.push_back(side->file + ": " + warning);
   return warnings;
@@ -273,6 +276,7 @@ ordered_json gap_json(const GapReport& report) {
                     {"matched_bytes", values.matched_bytes},
                     {"missing_bytes", values.missing_bytes},
                     {"extra_bytes", values.extra_bytes}};
+  json["paired_by_size"] = found.gap.paired_by_size;
   if (found.is_meaningful()) {
     json["difference"] = found.gap.difference;
     json["peak_error"] = found.error();
@@ -341,8 +345,13 @@ std::string prediction_text(const GapReport& report, const Style& style) {
 
 std::string gap_markdown(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
-  std::string text = gap_table(found.gap, TableFormat::md, style).render();
-  if (!found.is_meaningful()) text = verdict_text(found) + "\n";
+  const auto bytes = [&](const Side& side) {
+    return format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B" : "");
+  };
+  std::string text = bytes(found.measured) + " " + found.measured.counter +
+                     (found.measured.heap.empty() ? "" : " on " + found.measured.heap) + " measured, " + bytes(found.predicted) +
+                     " predicted\n\n";
+  text += found.is_meaningful() ? gap_table(found.gap, TableFormat::md, style).render() : verdict_text(found) + "\n";
   text += "\n" + composition_table(found, TableFormat::md, style).render();
   if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
   return text;

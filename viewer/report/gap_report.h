@@ -19,8 +19,8 @@ struct GapReport {
   SideLabel measured, predicted;
 };
 
-// Fields: measured{}, predicted{}, difference, peak_error, gap{} (sums to difference), gap_rows{}, values{}, verdict, steps[], warnings[].
-// Where the two share no name of a value, difference and gap are null.
+// Fields: measured{}, predicted{}, difference, peak_error, gap{} (sums to difference), gap_rows{}, values{}, paired_by_size, verdict,
+// steps[], warnings[]. Where the two share no name of a value, difference and gap are null.
 nlohmann::ordered_json gap_json(const GapReport& report);
 std::string gap_text(const GapReport& report, const Style& style);
 std::string gap_markdown(const GapReport& report, const Style& style);

@@ -266,6 +266,97 @@ TEST(Peaks, OfReservedTheFullestMomentIsShown) {
   EXPECT_EQ(read->side.extras[static_cast<std::size_t>(GapClass::cached)], 4096 - 3500);
 }
 
+// What the driver gave out: 4096 bytes to the caching allocator, of which blocks take 3000, and the library's own.
+void fill_device(TinyTrace& trace, std::uint64_t of_library, bool gives_back) {
+  trace.source("c10");
+  trace.source("driver");
+  const std::uint32_t torch = trace.heap("cuda:0", 1), nccl = trace.heap("cuda:0/nccl", 2);
+  trace.segment(torch, 0x100000, 4096);
+  trace.alloc(torch, 0x100000, 1000, 1000, 4096);
+  trace.segment(nccl, 0x900000, of_library);
+  if (gives_back) trace.segment(nccl, 0x900000, of_library, true);
+  trace.alloc(torch, 0x100800, 2000, 3000, 4096);
+  trace.free(torch, 0x100800, 1000, 4096);
+}
+
+TEST(Peaks, OfTheDeviceIsBlocksAndCacheAndWhatLibrariesHold) {
+  TinyTrace one, other;
+  fill_device(one, 700, false);
+  fill_device(other, 500, false);
+  const PeakComparison found = compared(one, other, "device");
+  EXPECT_EQ(*found.measured.peak.bytes, 4096U + 700);
+  EXPECT_EQ(found.measured.peak.block_bytes, 3000U) << "of all its time at the peak the fullest moment is shown";
+  EXPECT_EQ(found.gap.difference, 200);
+  EXPECT_EQ(bytes_of(found, GapClass::outside_allocator), 200);
+  EXPECT_EQ(bytes_of(found, GapClass::cached), 0);
+  const GapPart& outside = found.gap.part(GapClass::outside_allocator);
+  ASSERT_EQ(outside.rows.size(), 1U);
+  EXPECT_EQ(outside.rows[0].name, "cuda:0/nccl");
+  EXPECT_EQ(outside.rows[0].measured, 700U);
+  EXPECT_EQ(outside.rows[0].predicted, 500U);
+}
+
+// The library gives its memory back before the second block comes: at the device's peak there is one block of 1000.
+TEST(Peaks, OfTheDeviceIsTheTimeAtWhichItWasFullest) {
+  TinyTrace one, other;
+  fill_device(one, 700, true);
+  fill_device(other, 700, false);
+  const PeakComparison found = compared(one, other, "device");
+  EXPECT_EQ(*found.measured.peak.bytes, 4096U + 700);
+  EXPECT_EQ(found.measured.peak.block_bytes, 1000U);
+  EXPECT_EQ(found.gap.difference, 0);
+  EXPECT_EQ(bytes_of(found, GapClass::cached), 2000);
+  EXPECT_EQ(bytes_of(found, GapClass::outside_allocator), 0);
+  // Of the other counters nothing lies outside the allocator.
+  EXPECT_EQ(bytes_of(compared(one, other, "reserved"), GapClass::outside_allocator), 0);
+}
+
+TEST(Peaks, AModelsDeviceIsWhatItReservesAndItsLibraries) {
+  TinyTrace trace;
+  fill_device(trace, 700, false);
+  model::Model described;
+  described.physical.caching_allocator = true;
+  described.physical.communication = 300;
+  described.physical.context = 5000;  // in no event of the driver
+  model::StaticStorage weight;
+  weight.id = "weight";
+  weight.bytes = 3000;
+  weight.memory_class = MemoryClass::parameter;
+  described.statics.push_back(weight);
+  const trace::TraceFile file = trace.open();
+  TraceOptions options;
+  options.counter = "device";
+  const Result<PeakComparison> found = compare_with_model(file, options, described, {}, "a.textproto");
+  ASSERT_TRUE(found) << found.error().message();
+  options.counter = "reserved";
+  const Result<PeakComparison> reserved = compare_with_model(file, options, described, {}, "a.textproto");
+  ASSERT_TRUE(reserved) << reserved.error().message();
+  EXPECT_EQ(*found->predicted.peak.bytes, *reserved->predicted.peak.bytes + 300);
+  EXPECT_EQ(bytes_of(*found, GapClass::cached), bytes_of(*reserved, GapClass::cached));
+  EXPECT_EQ(sum_of(found->gap), found->gap.difference);
+  EXPECT_EQ(bytes_of(*found, GapClass::outside_allocator), 700 - 300);
+}
+
+// The blocks of a snapshot are counted as they were requested, those of a recording as they were allocated: without a wish the counter is
+// the one that both have, whichever comes first.
+TEST(Peaks, WithoutAWishTheCounterIsTheOneThatBothHave) {
+  for (const bool snapshot_first : {true, false}) {
+    TinyTrace snapshot, recording;
+    snapshot.attribute("imported", R"({"from": "torch-snapshot", "block_bytes": "requested"})");
+    snapshot.alloc(snapshot.heap("cuda:0"), 0x1000, 1000);
+    const std::uint32_t heap = recording.heap("cuda:0");
+    recording.alloc(heap, 0x1000, 1024);
+    recording.counter(heap, recording.string("requested"), 900);
+    const PeakComparison found = snapshot_first ? compared(snapshot, recording, "") : compared(recording, snapshot, "");
+    EXPECT_EQ(found.measured.counter, "requested");
+    EXPECT_EQ(found.predicted.counter, "requested");
+    EXPECT_EQ(found.gap.difference, snapshot_first ? 100 : -100);
+  }
+  TinyTrace one, other;
+  for (TinyTrace* trace : {&one, &other}) trace->alloc(trace->heap("cuda:0"), 0x1000, 1024);
+  EXPECT_EQ(compared(one, other, "").measured.counter, "allocated");
+}
+
 // Requested is read at the end of a step: its highest value is known, not when it was.
 TEST(Peaks, RequestedIsBlocksWithoutRounding) {
   TinyTrace one, other;

@@ -118,6 +118,39 @@ TEST(DriverMemory, AnOpenQuestionMakesALowerBound) {
   EXPECT_EQ(DriverSums(sums).finish().devices[0].held.final, 40U);
 }
 
+// How long the peak lasts: until something is given back, and anew with a higher one.
+TEST(DriverMemory, TellsHowLongThePeakLasted) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  sums.add(Kind::segment_alloc, allocator, 100, 1);
+  sums.add(Kind::segment_alloc, nccl, 30, 2);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held_until, no_event);
+  sums.add(Kind::segment_free, nccl, 30, 3);
+  sums.add(Kind::segment_alloc, nccl, 30, 4);
+  const DeviceMemory memory = DriverSums(sums).finish().devices[0];
+  EXPECT_EQ(memory.held.peak_event, 2U);
+  EXPECT_EQ(memory.held_until, 3U) << "the first time at that height ended";
+  EXPECT_TRUE(memory.at_peak[0].is_allocator);
+  EXPECT_FALSE(memory.at_peak[1].is_allocator);
+  sums.add(Kind::segment_alloc, allocator, 1, 5);
+  EXPECT_EQ(DriverSums(sums).finish().devices[0].held_until, no_event);
+}
+
+// Memory that is unmapped after its handle is gone is given back: the state at the peak is still the one of the peak.
+TEST(DriverMemory, WhatIsUnmappedAtThePeakIsNoPartOfIt) {
+  DriverSums sums(names());
+  sums.open_range(0);
+  sums.add(Kind::handle_create, nccl, 40, 1);
+  sums.add(Kind::segment_map, nccl, 40, 2);
+  sums.add(Kind::handle_release, nccl, 40, 3);
+  sums.add(Kind::segment_unmap, nccl, 40, 4);
+  const DeviceMemory memory = sums.finish().devices[0];
+  EXPECT_EQ(memory.held.peak, 40U);
+  ASSERT_EQ(memory.at_peak.size(), 1U);
+  EXPECT_EQ(memory.at_peak[0].bytes, 40U);
+  EXPECT_EQ(memory.held_until, 4U);
+}
+
 // A trace may state anything; it must cost neither time nor memory nor a trap.
 TEST(DriverMemory, StandsLies) {
   trace::Dictionary names;

@@ -350,6 +350,7 @@ TEST(Labels, WhatLibrariesTakeIsAssumed) {
   EXPECT_EQ(label_of(dry_run, "cuda:0/program", "allocated"), "exact");
   EXPECT_EQ(label_of(dry_run, "cuda:0/nccl", "allocated"), "estimate");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "outside_allocator"), "estimate");
+  EXPECT_EQ(label_of(dry_run, "cuda:0", "device"), "estimate");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "segments"), "estimate");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "requested"), "exact");
   EXPECT_EQ(label_of(dry_run, "cuda:0", "waiting_for_streams"), "estimate");

@@ -1,0 +1,95 @@
+// `liveset compare` as a person calls it: which counter it takes, and its tables.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.h"
+#include "tests/support/tiny_trace.h"
+
+namespace liveset::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string chain_file = std::string(LIVESET_SOURCE_DIR) + "/samples/tanh_chain/chain.textproto";
+
+// A trace of the chain that keeps every value.
+std::string chain_trace(const TemporaryFolder& folder) {
+  const std::string path = folder.file("chain.liveset");
+  const Ran ran =
+      run_command(std::string(LIVESET_BIN_DIR) + "/liveset run -q -o " + path + " -- " + LIVESET_BIN_DIR + "/tanh_chain --policy save-all");
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  return path;
+}
+
+// Allocated 1024, requested 900 as sampled; or a snapshot's 1000 requested.
+std::string recording(TinyTrace& trace) {
+  const std::uint32_t heap = trace.heap("cuda:0");
+  trace.alloc(heap, 0x1000, 1024);
+  trace.counter(heap, trace.string("requested"), 900);
+  trace.open();
+  return trace.path();
+}
+std::string snapshot(TinyTrace& trace) {
+  trace.attribute("imported", R"({"from": "torch-snapshot", "block_bytes": "requested"})");
+  trace.alloc(trace.heap("cuda:0"), 0x1000, 1000);
+  trace.open();
+  return trace.path();
+}
+
+TEST(CompareCommand, SaysWhichCounterItTook) {
+  TinyTrace one, other, imported;
+  const std::string a = recording(one), b = recording(other), c = snapshot(imported);
+  const auto counters = [](const std::string& arguments) {
+    const Ran ran = run_program("liveset compare " + arguments + " --format json");
+    EXPECT_LE(ran.status, 1) << ran.err;
+    const json out = json::parse(ran.out);
+    EXPECT_EQ(out.at("measured").at("peak").at("counter"), out.at("predicted").at("peak").at("counter"));
+    return out.at("measured").at("peak").at("counter").get<std::string>();
+  };
+  EXPECT_EQ(counters(a + " " + b), "allocated");
+  EXPECT_EQ(counters(c + " " + b), "requested");
+  EXPECT_EQ(counters(a + " " + c), "requested");
+  EXPECT_EQ(counters(a + " " + b + " --counter requested"), "requested");
+  const Ran ran = run_program("liveset compare " + a + " " + b + " --counter device");
+  EXPECT_EQ(ran.status, 2);
+  EXPECT_THAT(ran.err, HasSubstr("no counter \"device\" of heap cuda:0 (it has allocated, requested)"));
+}
+
+TEST(CompareCommand, TablesOfTwoTraces) {
+  TinyTrace one, other;
+  const std::string a = recording(one), b = snapshot(other);
+  const Ran csv = run_program("liveset compare " + a + " " + b + " --format csv");
+  EXPECT_EQ(csv.status, 1);
+  EXPECT_EQ(csv.out, "class,name,bytes,measured,predicted,blocks\nrounding,unattributed,24,1024,1000,1\nrounding,,-124,,,\n");
+  const Ran md = run_program("liveset compare " + a + " " + b + " --format md --units bytes");
+  EXPECT_THAT(md.out, StartsWith("900 B requested on cuda:0 measured, 1,000 B predicted\n\n| bytes | of the difference | mostly |"));
+  EXPECT_THAT(md.out, HasSubstr("| in all |"));
+}
+
+// A step beside a model has a table of classes too, and the ledgers' events stay in the others.
+TEST(CompareCommand, TablesOfATraceAndAModel) {
+  const TemporaryFolder folder;
+  const std::string arguments = chain_trace(folder) + " " + chain_file + " --policy segment:2";
+  const Ran csv = run_program("liveset compare " + arguments + " --format csv");
+  EXPECT_EQ(csv.status, 1) << csv.err;
+  EXPECT_THAT(csv.out, StartsWith("class,name,bytes,measured,predicted,blocks\nextra_values,"));
+  const Ran md = run_program("liveset compare " + arguments + " --format md");
+  EXPECT_THAT(md.out, HasSubstr("| extra values |"));
+  EXPECT_THAT(md.out, HasSubstr("| recorded only |"));
+  // Where no bytes are compared, the events are the table.
+  const Ran held = run_program("liveset compare " + arguments + " --held --format csv");
+  EXPECT_THAT(held.out, Not(HasSubstr("class,name")));
+}
+
+TEST(CompareCommand, HelpNamesCountersAndClasses) {
+  const Ran ran = run_program("liveset compare --help");
+  EXPECT_EQ(ran.status, 0);
+  for (const char* text : {"device", "requested", "outside the allocator", "extra values"}) EXPECT_THAT(ran.out, HasSubstr(text));
+}
+
+}  // namespace
+}  // namespace liveset::test
