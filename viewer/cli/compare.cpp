@@ -275,8 +275,8 @@ void add_compare(CLI::App& app, Context& context) {
   add_choice<std::string>(
       *command, "--counter",
       {{"requested", "requested"}, {"allocated", "allocated"}, {"active", "active"}, {"reserved", "reserved"}, {"device", "device"}},
-      "which peaks: requested, allocated, active, reserved, or device: what all libraries took from the driver; default: "
-      "allocated, of a memory snapshot requested",
+      "which peaks: requested, allocated, active, reserved, or device: what all libraries took from the driver, without the context; "
+      "default: allocated, of a memory snapshot requested",
       [options](const std::string& counter) { options->counter = counter; });
   command->add_option("--heap", options->heap, "of the traces, by name: cuda:0; default: the one that summary shows")->option_text("NAME");
   command->add_option("--max-error", options->max_error, "largest relative difference that is no failure: 0 (default), 0.05 or 5%")
@@ -288,17 +288,25 @@ void add_compare(CLI::App& app, Context& context) {
       ->option_text("N");
   command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins");
   command->footer(
-      "The difference (measured - predicted) of the peaks is split into classes that sum to it: extra values (that backward needs and\n"
-      "only the first side holds) and missing ones (only the second), by name, resized values, the working set of recomputes,\n"
-      "temporaries, gradients, static (parameters, buffers, optimizer states, inputs), communication, over-retention (beyond the last\n"
-      "use), rounding, cached (reserved, in no block), outside the allocator (of device, by library), unattributed.\n"
+      "The difference (measured - predicted) of the peaks is split into classes that\n"
+      "sum to it: extra values (that backward needs and only the first side holds)\n"
+      "and missing ones (only the second), by name, resized values, the working set\n"
+      "of recomputes, temporaries, gradients, static (parameters, buffers, optimizer\n"
+      "states, inputs), communication, over-retention (beyond the last use),\n"
+      "rounding, cached (reserved, in no block), outside the allocator (of device, by\n"
+      "library), unattributed.\n"
       "\n"
-      "  liveset compare none.liveset block.liveset               two recordings of one network\n"
-      "  liveset compare snapshot.pickle dry.liveset              a real GPU's memory snapshot beside a dry run\n"
+      "  liveset compare none.liveset block.liveset\n"
+      "      two recordings of one network\n"
+      "  liveset compare snapshot.pickle dry.liveset\n"
+      "      a real GPU's memory snapshot beside a dry run of the same job\n"
       "  liveset compare real.liveset dry.liveset --counter device --max-error 5%\n"
-      "  liveset compare real.liveset none.liveset --policy full  beside a recorded step under another policy\n"
+      "      what the device gave out, as a gate\n"
+      "  liveset compare real.liveset none.liveset --policy full\n"
+      "      beside a recorded step under another policy\n"
       "\n"
-      "Exit status 1: they differ by more than --max-error. --format csv: a row for each name in each class.\n");
+      "Exit status 1: they differ by more than --max-error. --format csv: a row for\n"
+      "each name in each class.\n");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

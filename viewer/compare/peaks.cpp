@@ -47,7 +47,7 @@ Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const Tr
   std::optional<TraceSide> left, right;
   if (Status status = read_both(measured, measured_options, predicted, predicted_options, left, right); !status) return status.take_error();
   if (Status status = right->look_at(left->side.peak.place); !status) return status.take_error();
-  if (Status status = right->prefer_other(); !status) return status.take_error();
+  if (Status status = right->prefer_other(left->side.peak.block_bytes); !status) return status.take_error();
   if (Status status = left->look_at(right->side.peak.place); !status) return status.take_error();
   PeakComparison out;
   Result<Pace> pace = pace_of(measured, left->ledger(), measured_options.range);

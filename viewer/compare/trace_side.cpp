@@ -161,6 +161,7 @@ Status TraceSide::read_items(const ledger::Attribution& attribution) {
   });
   if (!status) return status;
   side.peak.classes = ledger::class_bytes_at(ledger_, ledger_.shown_heap, std::span(&side.peak.event, 1)).front();
+  side.peak.block_bytes = 0;
   for (const std::uint64_t bytes : side.peak.classes) side.peak.block_bytes += bytes;
   return Done{};
 }
@@ -229,9 +230,11 @@ Status TraceSide::read_peak() {
   return Done{};
 }
 
-Status TraceSide::prefer_other() {
+Status TraceSide::prefer_other(std::uint64_t other_block_bytes) {
   if (!side.at_other || !side.peak_moment_known || side.at_other->bytes != side.peak.bytes || side.at_other->event == side.peak.event)
     return Done{};
+  const auto apart = [&](std::uint64_t bytes) { return std::max(bytes, other_block_bytes) - std::min(bytes, other_block_bytes); };
+  if (apart(side.at_other->block_bytes) > apart(side.peak.block_bytes)) return Done{};
   side.peak.event = side.at_other->event;
   return read_peak();
 }

@@ -22,8 +22,8 @@ class TraceSide {
   // Fills Side::at_other.
   Status look_at(const ledger::Place& other);
   // Where the counter is as high there as at its first highest moment, that one is taken for the peak: of equals the one that shows
-  // least difference.
-  Status prefer_other();
+  // least difference. Of `reserved` its blocks must be as near to the other side's, which may not know where it was.
+  Status prefer_other(std::uint64_t other_block_bytes);
 
   Side side;
   const ledger::PhysicalLedger& ledger() const { return ledger_; }

@@ -357,6 +357,28 @@ TEST(Peaks, WithoutAWishTheCounterIsTheOneThatBothHave) {
   EXPECT_EQ(compared(one, other, "").measured.counter, "allocated");
 }
 
+// Both have 3100 of 4096 in blocks, one of them without a word about where. The other's moment outside of any step has fewer blocks: it is
+// as high, and shows more difference.
+TEST(Peaks, AMomentWithOtherBlocksIsNotTaken) {
+  TinyTrace silent, speaking;
+  for (TinyTrace* trace : {&silent, &speaking}) {
+    const std::uint32_t heap = trace->heap("cuda:0");
+    trace->alloc(heap, 0x9000, 100, 100, 2048);
+    if (trace == &speaking) {
+      trace->step(0);
+      trace->phase = proto::PHASE_FORWARD;
+    }
+    trace->alloc(heap, 0x1000, 3000, 3100, 4096);
+    trace->free(heap, 0x1000, 100, 4096);
+    trace->phase = proto::PHASE_OTHER;
+    trace->alloc(heap, 0x1000, 2000, 2100, 4096);
+  }
+  const PeakComparison found = compared(silent, speaking, "reserved");
+  EXPECT_EQ(found.predicted.peak.place.phase, Phase::forward);
+  EXPECT_EQ(found.predicted.peak.block_bytes, 3100U);
+  EXPECT_EQ(bytes_of(found, GapClass::cached), 0);
+}
+
 // Requested is read at the end of a step: its highest value is known, not when it was.
 TEST(Peaks, RequestedIsBlocksWithoutRounding) {
   TinyTrace one, other;
