@@ -31,7 +31,7 @@ Status run(const Options& options, Context& context) {
   report.trace = file->path();
   report.step = std::move(*step);
   report.counter = options.counter;
-  report.step.model.physical.allocator_settings = options.settings;
+  if (!options.settings.empty()) report.step.model.physical.allocator_settings = options.settings;
   if (policies.empty()) policies = model::usual_policies(report.step.model);
   for (const model::Policy& policy : policies) {
     Result<model::Outcome> outcome = model::outcome(report.step.model, policy);
@@ -62,7 +62,7 @@ void add_whatif(CLI::App& app, Context& context) {
       "The step must have been recorded without checkpointing. Layers are its repeated modules (a transformer's blocks), or those of "
       "--unit.\n"
       "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching "
-      "allocator.\n"
+      "allocator, through all that the job did before, its earlier steps under the policy.\n"
       "Extra time is what the layers that run again took in the recorded forward; of offload, copies to the host and back are not in it.\n"
       "Policies: " +
       std::string(model::policy_forms()) + "\n");
@@ -74,7 +74,10 @@ void add_whatif(CLI::App& app, Context& context) {
       ->option_text("POLICY")
       ->allow_extra_args(false);
   add_step_options(*command, *options);
-  command->add_option("--alloc-conf", options->settings, "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator")->option_text("TEXT");
+  command
+      ->add_option("--alloc-conf", options->settings,
+                   "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator (default: expandable segments where the trace has them)")
+      ->option_text("TEXT");
   add_choice<model::CounterKind>(*command, "--counter",
                                  {{"requested", model::CounterKind::requested},
                                   {"allocated", model::CounterKind::allocated},

@@ -169,8 +169,8 @@ void ModelSide::add_items() {
 }
 
 // All that the model tells, and of the one that is compared the peak and what it has beyond the blocks.
-Status ModelSide::add_counters() {
-  Result<model::PredictedCounters> counters = model::predict_counters(*model_, prediction_.memory);
+Status ModelSide::add_counters(const model::Policy& policy) {
+  Result<model::PredictedCounters> counters = model::predict_counters(*model_, policy, prediction_.memory);
   if (!counters) return counters.take_error();
   std::string known;
   for (const model::CounterKind kind : model::counter_kinds) {
@@ -220,7 +220,7 @@ Result<ModelSide> ModelSide::make(const model::Model& model, const model::Policy
     if (model.modules.empty() && tensor.value) side.known.push_back(tensor.id);
   side.tells_of_values = std::any_of(model.tensors.begin(), model.tensors.end(), [](const model::Tensor& tensor) { return tensor.value; });
   made.follow();
-  if (Status status = made.add_counters(); !status) return status.take_error();
+  if (Status status = made.add_counters(policy); !status) return status.take_error();
   if (const std::uint64_t outside = model.physical.context + model.physical.communication; outside != 0) side.outside_allocator = outside;
   made.add_items();
   return made;

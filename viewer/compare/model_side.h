@@ -35,7 +35,7 @@ class ModelSide {
   ledger::Place place_of(std::uint64_t event) const;
   Moment moment_at(std::uint64_t event) const;
   void follow();
-  Status add_counters();
+  Status add_counters(const model::Policy& policy);
   void add_items();
   Item item_of(const model::PredictedBlock& block, ItemBuilder& builder, std::uint32_t order) const;
 

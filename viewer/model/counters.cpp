@@ -1,59 +1,124 @@
 #include "viewer/model/counters.h"
 
-#include "viewer/allocator/replay.h"
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "viewer/allocator/caching_allocator.h"
 
 namespace liveset::model {
 namespace {
 
-// Steps that are replayed: what the first leaves in the cache is what a late step finds.
-constexpr int steps = 2;
+using allocator::Handle;
 
+// Follows steps through one allocator. Blocks that outlive a step are known by their number in the trace: the next one finds them where
+// they were.
 class Simulation {
  public:
-  Simulation(const MemoryCurve& memory, const allocator::Settings& settings)
-      : memory_(memory), replay_(memory.statics.size() + memory.blocks.size(), settings) {}
+  explicit Simulation(const allocator::Settings& settings) : allocator_(settings) {}
 
-  Status run() {
-    for (std::size_t i = 0; i < memory_.statics.size(); ++i)
-      if (Status status = malloc(i, memory_.statics[i].bytes); !status) return status;
-    for (int step = 0; step < steps; ++step) {
-      if (step + 1 == steps) peaks_ = {};
-      for (event_ = 0; event_ < memory_.events.size(); ++event_) {
-        const MemoryEvent& event = memory_.events[event_];
-        const std::size_t id = memory_.statics.size() + event.block;
-        if (Status status = event.alloc ? malloc(id, memory_.blocks[event.block].bytes) : free(id); !status) return status;
-        raise(event.phase);
-      }
-      // What outlives the step gives way to the next step's.
-      for (std::size_t block = 0; block < memory_.blocks.size(); ++block)
-        if (memory_.blocks[block].freed == never)
-          if (Status status = free(memory_.statics.size() + block); !status) return status;
+  // As recorded. What the policy has let go of already is gone.
+  void move(std::span<const BlockMove> moves) {
+    for (const BlockMove& each : moves) {
+      if (each.alloc)
+        malloc(each.block, each.bytes);
+      else
+        free(each.block);
     }
-    return Done{};
+  }
+
+  // `memory` is what `model` predicts.
+  void step(const Model& model, const MemoryCurve& memory) {
+    begin(model, memory);
+    peaks_ = {};
+    std::vector<Handle> handles(memory.blocks.size());
+    for (event_ = 0; event_ < memory.events.size(); ++event_) {
+      const MemoryEvent& event = memory.events[event_];
+      const PredictedBlock& block = memory.blocks[event.block];
+      Handle& handle = handles[event.block];
+      if (!event.alloc)
+        allocator_.free(handle);
+      else if (const auto found = found_.find(first_block(model, block)); found != found_.end())
+        handle = take(found);
+      else
+        handle = allocator_.malloc(block.bytes).handle;
+      raise(event.phase);
+    }
+    end(model, memory, handles);
   }
 
   CounterPeak allocated() const { return peaks_.allocated; }
   CounterPeak active() const { return peaks_.active; }
   CounterPeak reserved() const { return peaks_.reserved; }
+  bool exhausted() const { return allocator_.exhausted(); }
 
  private:
+  using Blocks = std::unordered_map<std::uint32_t, Handle>;  // by number in the trace
   struct Peaks {
     CounterPeak allocated, active, reserved;
   };
-  Status malloc(std::size_t id, std::uint64_t bytes) {
-    allocator::Event event;
-    event.id = id;
-    event.size = bytes;
-    return replay_.add(event);
+
+  void malloc(std::uint32_t block, std::uint64_t bytes) {
+    if (const auto [at, is_new] = live_.try_emplace(block); is_new) at->second = allocator_.malloc(bytes).handle;
   }
-  Status free(std::size_t id) {
-    allocator::Event event;
-    event.id = id;
-    event.action = allocator::Action::free;
-    return replay_.add(event);
+  void free(std::uint32_t block) {
+    const auto found = live_.find(block);
+    if (found == live_.end()) return;
+    allocator_.free(found->second);
+    live_.erase(found);
   }
+  Handle take(Blocks::iterator found) {
+    const Handle handle = found->second;
+    found_.erase(found);
+    return handle;
+  }
+
+  static std::uint32_t block_of(const Model& model, const PredictedBlock& block) {
+    return block.tensor < model.tensors.size() ? model.tensors[block.tensor].block : none;
+  }
+  // A tensor that is given to the step has its block from before.
+  static std::uint32_t first_block(const Model& model, const PredictedBlock& block) {
+    return block.op == none && block.incarnation == 0 ? block_of(model, block) : none;
+  }
+
+  // What the step finds lives, and nothing else.
+  void begin(const Model& model, const MemoryCurve& memory) {
+    std::unordered_set<std::uint32_t> wanted;
+    for (const StaticStorage& storage : memory.statics) wanted.insert(storage.block);
+    for (const std::uint32_t tensor : model.inputs) wanted.insert(model.tensors[tensor].block);
+    std::vector<std::pair<std::uint32_t, Handle>> rest;
+    for (const auto& [block, handle] : live_)
+      if (!wanted.count(block) != 0) rest.emplace_back(block, handle);
+    std::sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (const auto& [block, handle] : rest) free(block);
+    for (const StaticStorage& storage : memory.statics) {
+      if (storage.block != none)
+        malloc(storage.block, storage.bytes);
+      else if (!has_statics_)
+        allocator_.malloc(storage.bytes);
+    }
+    has_statics_ = true;
+    found_.clear();
+    for (const std::uint32_t tensor : model.inputs)
+      if (const auto found = live_.find(model.tensors[tensor].block); found != live_.end()) {
+        found_.insert(*found);
+        live_.erase(found);
+      }
+  }
+
+  // What outlives the step gives way to the next step's, unless the job goes on with it.
+  void end(const Model& model, const MemoryCurve& memory, const std::vector<Handle>& handles) {
+    for (std::size_t index = 0; index < memory.blocks.size(); ++index) {
+      if (memory.blocks[index].freed != never) continue;
+      const std::uint32_t block = block_of(model, memory.blocks[index]);
+      if (block == none || !live_.try_emplace(block, handles[index]).second) allocator_.free(handles[index]);
+    }
+    for (const auto& [block, handle] : found_) live_.emplace(block, handle);
+  }
+
   void raise(trace::Phase phase) {
-    const allocator::Counters& now = replay_.counters();
+    const allocator::Counters& now = allocator_.counters();
     raise(peaks_.allocated, now.allocated, phase);
     raise(peaks_.active, now.active, phase);
     raise(peaks_.reserved, now.reserved, phase);
@@ -62,11 +127,25 @@ class Simulation {
     if (bytes > peak.bytes) peak = {bytes, event_, phase};
   }
 
-  const MemoryCurve& memory_;
-  allocator::Replay replay_;
+  allocator::CachingAllocator allocator_;
+  Blocks live_, found_;  // outside of a step; given to the step that runs, and not yet begun
+  bool has_statics_ = false;
   Peaks peaks_;
   std::uint64_t event_ = 0;
 };
+
+Status follow_past(const Model& model, const Policy& policy, Simulation& simulation) {
+  for (const PastPart& part : *model.past) {
+    simulation.move(part.moves);
+    if (!part.step) continue;
+    Result<Prediction> earlier = predict(*part.step, policy);
+    // A first step may lack what the policy names.
+    if (!earlier) earlier = predict(*part.step, *parse_policy("save-all"));
+    if (!earlier) return earlier.take_error();
+    simulation.step(*part.step, earlier->memory);
+  }
+  return Done{};
+}
 
 }  // namespace
 
@@ -86,7 +165,7 @@ const CounterPeak* PredictedCounters::of(CounterKind kind) const {
   return nullptr;
 }
 
-Result<PredictedCounters> predict_counters(const Model& model, const MemoryCurve& memory) {
+Result<PredictedCounters> predict_counters(const Model& model, const Policy& policy, const MemoryCurve& memory) {
   PredictedCounters out;
   out.requested.bytes = memory.peak_bytes;
   out.requested.event = memory.peak_event;
@@ -95,8 +174,14 @@ Result<PredictedCounters> predict_counters(const Model& model, const MemoryCurve
   if (!model.physical.caching_allocator) return out;
   Result<allocator::Settings> settings = allocator::parse_settings(model.physical.allocator_settings);
   if (!settings) return settings.take_error();
-  Simulation simulation(memory, *settings);
-  if (Status status = simulation.run(); !status) return status.take_error();
+  Simulation simulation(*settings);
+  if (model.past == nullptr)
+    simulation.step(model, memory);
+  else if (Status status = follow_past(model, policy, simulation); !status)
+    return status.take_error();
+  simulation.step(model, memory);
+  if (simulation.exhausted())
+    return Error{ErrorKind::usage, "", {}, "allocator: the layout is too fragmented to be followed", "give --counter requested"};
   out.allocated = simulation.allocated();
   out.active = simulation.active();
   out.reserved = simulation.reserved();

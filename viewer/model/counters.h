@@ -21,15 +21,16 @@ struct CounterPeak {
 
 struct PredictedCounters {
   CounterPeak requested;
-  // Of the caching allocator, simulated: a late step, so what earlier ones left in its cache is there. Absent where blocks are as large
-  // as they are asked for (the CPU's allocator).
+  // Of the caching allocator, simulated: what the job did before is replayed first, earlier steps under the same policy; of a model
+  // without a past the step itself, so that it is a late one that finds what earlier ones left in the cache. Absent where blocks are as
+  // large as they are asked for (the CPU's allocator).
   std::optional<CounterPeak> allocated, active, reserved;
   std::uint64_t outside = 0;  // context and communication, as the model states them
 
   const CounterPeak* of(CounterKind kind) const;
 };
 
-// Errors: allocator settings that make no sense.
-Result<PredictedCounters> predict_counters(const Model& model, const MemoryCurve& memory);
+// `memory` is what the model predicts under the policy. Errors: allocator settings that make no sense.
+Result<PredictedCounters> predict_counters(const Model& model, const Policy& policy, const MemoryCurve& memory);
 
 }  // namespace liveset::model

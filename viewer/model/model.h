@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ struct Tensor {
   bool accumulates = false;      // one for all microbatches
   bool wrapped_number = false;   // a number of the program that torch saves without hooks: no region drops it
   bool given = false;            // one of Model::inputs
+  bool once = false;             // stays when it is made; an op that runs again does not make it again
+  std::uint32_t block = none;    // of a recorded step: the ordinal of its block in the trace
 };
 
 // A part of Model::lists.
@@ -73,6 +76,7 @@ struct StaticStorage {
   std::uint64_t bytes = 0;
   trace::MemoryClass memory_class = trace::MemoryClass::parameter;
   std::uint64_t from_step = 0;
+  std::uint32_t block = none;  // as Tensor::block
 };
 
 // What a policy counts as a layer: a run of forward ops, [begin, end). In order, without overlap; there may be ops between them.
@@ -119,6 +123,8 @@ struct Formula {
   std::string formula, source;
 };
 
+struct PastPart;
+
 struct Model {
   std::string name;
   Conventions conventions;
@@ -138,9 +144,24 @@ struct Model {
   std::string estimate;                                  // why what it predicts is an estimate; empty: nothing is assumed
   std::map<std::string, Formula, std::less<>> formulas;  // by what stands behind the '/' of an id, of one tensor; of a static by its id
   std::optional<plan::RotorChain> rotor;                 // the same as a chain of stages, for the planner
+  // Of a recorded step: what its job did before. Null: not known, the step is one of many that are alike.
+  std::shared_ptr<const std::vector<PastPart>> past;
 
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
+};
+
+// An allocation or a free as it was recorded.
+struct BlockMove {
+  std::uint32_t block = 0;  // ordinal in the trace
+  bool alloc = true;
+  std::uint64_t bytes = 0;
+};
+// What a job did from its start up to a recorded step, in parts: what was recorded outside of modelled steps, then such a step. A caching
+// allocator keeps what earlier steps left, and they ran under the same policy: so they are models, too.
+struct PastPart {
+  std::vector<BlockMove> moves;
+  std::optional<Model> step;  // without a past of its own
 };
 
 // Puts a model together: ops are added in any order of phases that the file has; finish() works out what the rest of Model promises.

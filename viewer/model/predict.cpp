@@ -155,7 +155,7 @@ class Executor {
     if (state.life == Life::live) {
       if (described.accumulates) return pass_through(described, op);
       // Only a forward op that runs again makes what lives.
-      if (phase_ != Phase::recompute) return;
+      if (phase_ != Phase::recompute || described.once) return;
       say(LogicalKind::merge, tensor, reads);
       if (model_.conventions.physical_copy && state.copy == none)
         state.copy = add_block(tensor, op, described.bytes, described.memory_class, state.made++);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "viewer/ledger/open_scopes.h"
 #include "viewer/ledger/path_names.h"
 #include "viewer/ledger/value_names.h"
+#include "viewer/model/past.h"
 #include "viewer/model/repeated_modules.h"
 
 namespace liveset::model {
@@ -28,6 +31,9 @@ constexpr std::int64_t no_node = -1;
 constexpr int int64 = 4, float64 = 7;          // numbers of c10::ScalarType
 constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
 constexpr std::uint64_t max_step_events = 100'000'000;
+constexpr std::uint8_t cuda = 1;  // number of a heap's device type
+// Earlier steps that are followed one by one; where there are more, these are the first: later ones find the cache as they left it.
+constexpr std::size_t max_past_steps = 3;
 
 Error cannot(const trace::TraceFile& file, std::string what, std::string hint) {
   return {ErrorKind::unreadable, file.path(), {}, std::move(what), std::move(hint)};
@@ -43,14 +49,70 @@ struct Draft {
   std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
 };
 
+// What is known of blocks by the statements about them, up to an event.
+class Statements {
+ public:
+  Statements(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger)
+      : ledger_(ledger), finder_(ledger.blocks), rounds_(file.dictionary().heaps[ledger.shown_heap].device_type == cuda) {}
+
+  // Events come in order.
+  void visit(const Event& event) {
+    stated_ = none;
+    expands_ = expands_ || (event.kind == Kind::segment_map && event.heap == ledger_.shown_heap);
+    if (event.kind == Kind::alloc) {
+      if (event.allocation < ledger_.blocks.end()) finder_.born(event.heap, event.address, static_cast<std::uint32_t>(event.allocation));
+    } else if (event.heap == ledger_.shown_heap &&
+               (event.kind == Kind::storage || (event.kind == Kind::value_retain && event.value == 0))) {
+      const std::int64_t ordinal = finder_.find(event.heap, event.address, event.index);
+      if (ordinal == ledger::BlockFinder::none) return;
+      stated_ = static_cast<std::uint32_t>(ordinal);
+      const Block& block = *ledger_.blocks.find(stated_);
+      if (rounds_ && event.size != 0 && event.size < ledger_.blocks.bytes(block)) requested_[stated_] = event.size;
+    }
+  }
+  // The block that the last event speaks of; none: of none.
+  std::uint32_t stated() const { return stated_; }
+  // Segments of the heap grew.
+  bool expands() const { return expands_; }
+
+  // Bytes that were asked for: the storage's where one was stated, for a caching allocator rounds up and may give more than that. Else the
+  // block's.
+  std::uint64_t requested(std::uint32_t ordinal) const {
+    const auto found = requested_.find(ordinal);
+    return found != requested_.end() ? found->second : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal));
+  }
+
+ private:
+  const ledger::PhysicalLedger& ledger_;
+  ledger::BlockFinder finder_;
+  const bool rounds_;
+  bool expands_ = false;
+  std::uint32_t stated_ = none;                                 // ordinal
+  std::unordered_map<std::uint32_t, std::uint64_t> requested_;  // by ordinal
+};
+
 class StepReader {
  public:
   StepReader(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
-             const ledger::Step& step, const RecordedStepOptions& options)
-      : file_(file), ledger_(ledger), attribution_(attribution), step_(step), options_(options), paths_(file.dictionary()) {}
+             const Statements& statements, const ledger::Step& step)
+      : file_(file),
+        ledger_(ledger),
+        attribution_(attribution),
+        statements_(statements),
+        step_(step),
+        paths_(file.dictionary()),
+        end_(step.end_event),
+        threads_(std::max<std::size_t>(file.dictionary().threads.size(), 1)) {}
 
-  Result<RecordedStep> read() {
-    if (Status status = follow(); !status) return status.take_error();
+  std::uint64_t end() const { return end_; }
+
+  // Every event of the trace up to the step's end, in order.
+  void visit(const Event& event) {
+    if (event.index < end_) visit(event, threads_[event.thread < threads_.size() ? event.thread : 0]);
+  }
+
+  // `wanted`: the pattern of its layers; empty: chosen here.
+  Result<RecordedStep> finish(const std::string& wanted) {
     if (!numbered_)
       return cannot(file_, "does not say which operator made a block", "record the job again: traces say it since format 1.3");
     if (saves_.empty())
@@ -61,7 +123,7 @@ class StepReader {
     tensors();
     ops();
     statics();
-    return finish();
+    return model(wanted);
   }
 
  private:
@@ -82,21 +144,9 @@ class StepReader {
 
   bool in_step(const Event& event) const { return event.index >= step_.first_event && event.index < end_; }
 
-  Status follow() {
-    end_ = step_.end_event;
-    finder_ = std::make_unique<ledger::BlockFinder>(ledger_.blocks);
-    threads_.resize(std::max<std::size_t>(file_.dictionary().threads.size(), 1));
-    return trace::for_each_event(file_, [&](const Event& event) {
-      if (event.index >= end_) return false;
-      visit(event, threads_[event.thread < threads_.size() ? event.thread : 0]);
-      return true;
-    });
-  }
-
   void visit(const Event& event, Thread& thread) {
     switch (event.kind) {
       case Kind::alloc:
-        if (event.allocation < ledger_.blocks.end()) finder_->born(event.heap, event.address, static_cast<std::uint32_t>(event.allocation));
         if (event.heap == ledger_.shown_heap && in_step(event)) allocated(event, thread);
         return;
       case Kind::free_requested:
@@ -184,17 +234,17 @@ class StepReader {
   }
 
   void saved(const Event& event, std::int64_t node) {
-    const std::int64_t ordinal = finder_->find(event.heap, event.address, event.index);
-    if (ordinal == ledger::BlockFinder::none || event.heap != ledger_.shown_heap) return;
-    const Block& block = *ledger_.blocks.find(static_cast<std::uint64_t>(ordinal));
+    const std::uint32_t ordinal = statements_.stated();
+    if (ordinal == none) return;
+    const Block& block = *ledger_.blocks.find(ordinal);
     if (block.birth < step_.first_event) {
       // A parameter, or what the job brought along; it is an op's input all the same where it dies in the step.
       if (block.death >= end_) return;
     }
-    if (!saved_.emplace(node, static_cast<std::uint32_t>(ordinal)).second) return;
-    saves_[node].push_back({static_cast<std::uint32_t>(ordinal), event.name});
-    if (is_wrapped_number(event, block)) wrapped_.insert(static_cast<std::uint32_t>(ordinal));
-    first_slot_.try_emplace(static_cast<std::uint32_t>(ordinal), event.name);
+    if (!saved_.emplace(node, ordinal).second) return;
+    saves_[node].push_back({ordinal, event.name});
+    if (is_wrapped_number(event, block)) wrapped_.insert(ordinal);
+    first_slot_.try_emplace(ordinal, event.name);
   }
 
   // The number in `x / 2.0` becomes a tensor of one double, made for its operator and saved as its input.
@@ -288,9 +338,10 @@ class StepReader {
     const Block& block = *ledger_.blocks.find(ordinal);
     Tensor tensor;
     tensor.id = unique(std::move(name));
-    tensor.bytes = ledger_.blocks.bytes(block);
+    tensor.bytes = statements_.requested(ordinal);
     tensor.memory_class = ledger::class_of(block);
     tensor.wrapped_number = wrapped_.count(ordinal) != 0;
+    tensor.block = ordinal;
     index_[ordinal] = builder_.add_tensor(std::move(tensor));
   }
 
@@ -400,8 +451,9 @@ class StepReader {
       if (block.death != Block::none && index_.find(ordinal) != index_.end()) return;
       if (block.death < step_.first_event) return;
       StaticStorage storage;
-      storage.bytes = ledger_.blocks.bytes(block);
+      storage.bytes = statements_.requested(ordinal);
       storage.memory_class = ledger::class_of(block);
+      storage.block = ordinal;
       const auto details = attribution_.details.find(ordinal);
       std::string name;
       if (details != attribution_.details.end() && !details->second.names.empty()) name = names.string(details->second.names.front().name);
@@ -411,7 +463,7 @@ class StepReader {
     });
   }
 
-  Result<RecordedStep> finish() {
+  Result<RecordedStep> model(const std::string& wanted) {
     RecordedStep out;
     Model& model = builder_.model;
     const trace::Dictionary& names = file_.dictionary();
@@ -423,12 +475,13 @@ class StepReader {
     model.conventions.drop_at_region_end = true;
     model.conventions.frees_are_listed = true;
     model.physical.heap = out.heap;
-    model.physical.caching_allocator = heap.device_type == 1;
+    model.physical.caching_allocator = heap.device_type == cuda;
+    if (statements_.expands()) model.physical.allocator_settings = "expandable_segments:True";
     model.physical.rng_state = heap.device_type == 0 ? cpu_rng_state : 0;
-    const std::string unit = options_.unit.empty() ? repeated_modules(model) : options_.unit;
+    const std::string unit = wanted.empty() ? repeated_modules(model) : wanted;
     model.units = units_of(model, unit);
     if (!model.units.empty()) model.unit_pattern = unit;
-    if (!options_.unit.empty() && model.units.empty())
+    if (!wanted.empty() && model.units.empty())
       return Error{ErrorKind::usage,
                    file_.path(),
                    {},
@@ -449,12 +502,11 @@ class StepReader {
   const trace::TraceFile& file_;
   const ledger::PhysicalLedger& ledger_;
   const ledger::Attribution& attribution_;
+  const Statements& statements_;
   const ledger::Step& step_;
-  const RecordedStepOptions& options_;
   ledger::PathNames paths_;
   ModelBuilder builder_;
   std::uint64_t end_ = 0;
-  std::unique_ptr<ledger::BlockFinder> finder_;
   std::vector<Thread> threads_;
   std::vector<Draft> drafts_;
   std::vector<Scoped> scopes_;
@@ -495,6 +547,11 @@ Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledg
   return cannot(file, "has no step with a backward, so there are no activations to model", "record training, not inference");
 }
 
+bool recomputes(const ledger::Step& step) { return step.phases[static_cast<std::size_t>(Phase::recompute)].peak_bytes >= 0; }
+bool is_too_long(const ledger::Step& step) {
+  return step.first_event + max_step_events < step.end_event && step.end_event != ledger::no_event;
+}
+
 }  // namespace
 
 Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedStepOptions& options) {
@@ -510,17 +567,49 @@ Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedS
   if (ledger->shown_heap == 0) return cannot(file, "has no blocks", "a model comes from a recorded training step");
   Result<const ledger::Step*> step = choose_step(file, *ledger, options.step);
   if (!step) return step.take_error();
-  if ((*step)->phases[static_cast<std::size_t>(Phase::recompute)].peak_bytes >= 0)
+  if (recomputes(**step))
     return cannot(file, "step " + std::to_string((*step)->number) + " recomputes: a model comes from a step without checkpointing",
                   "record one step with checkpointing off; compare shows this one beside a prediction");
-  if ((*step)->first_event + max_step_events < (*step)->end_event && (*step)->end_event != ledger::no_event)
+  if (is_too_long(**step))
     return cannot(file, "step " + std::to_string((*step)->number) + " has more than 10^8 events", "give a shorter step");
   ledger::AttributionOptions attribute;
   attribute.details_at = (*step)->first_event;
   attribute.progress = options.progress;
   Result<ledger::Attribution> attribution = ledger::attribute_blocks(file, *ledger, attribute);
   if (!attribution) return attribution.take_error();
-  return StepReader(file, *ledger, *attribution, **step, options).read();
+
+  // What earlier steps left matters to an allocator that keeps what it has.
+  const std::span<const ledger::Step> all(ledger->steps);
+  const auto index = static_cast<std::size_t>(*step - all.data());
+  const bool caches = file.dictionary().heaps[ledger->shown_heap].device_type == cuda;
+  const std::span<const ledger::Step> earlier = all.first(caches ? std::min(index, max_past_steps) : 0);
+  Statements statements(file, *ledger);
+  std::vector<std::unique_ptr<StepReader>> readers;
+  for (const ledger::Step& each : earlier)
+    readers.push_back(is_too_long(each) || recomputes(each) ? nullptr
+                                                            : std::make_unique<StepReader>(file, *ledger, *attribution, statements, each));
+  readers.push_back(std::make_unique<StepReader>(file, *ledger, *attribution, statements, **step));
+  const std::uint64_t end = readers.back()->end();
+  Status status = trace::for_each_event(file, [&](const Event& event) {
+    if (event.index >= end) return false;
+    statements.visit(event);
+    for (const std::unique_ptr<StepReader>& reader : readers)
+      if (reader != nullptr) reader->visit(event);
+    return true;
+  });
+  if (!status) return status.take_error();
+  Result<RecordedStep> found = readers.back()->finish(options.unit);
+  if (!found || !caches) return found;
+  std::vector<PastStep> past;
+  for (std::size_t i = 0; i < earlier.size(); ++i) {
+    past.push_back({earlier[i].first_event, earlier[i].end_event, std::nullopt});
+    if (readers[i] == nullptr) continue;
+    // One without a backward, or of another network, is replayed as it was recorded.
+    if (Result<RecordedStep> each = readers[i]->finish(found->unit); each) past.back().model = std::move(each->model);
+  }
+  found->model.past = std::make_shared<const std::vector<PastPart>>(
+      make_past(*ledger, std::move(past), {(*step)->first_event, end, index == earlier.size()}));
+  return found;
 }
 
 }  // namespace liveset::model

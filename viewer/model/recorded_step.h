@@ -5,10 +5,13 @@
 // (EVENT_SEQUENCE) or, in backward, that ran then; what the graph held for the node at the begin of backward are its saves. The frees of
 // blocks that the graph held happen where the node that needs them ran; so a policy can move them.
 //
+// Of a caching allocator's heap the model has a past: what the job did from its start, the first steps as models of their own.
+//
 // What a recorded step does not tell, and the model therefore assumes:
-// - what reads what. A region gives up at its end what it saves, though torch lets go of some of it earlier: the forward of a region may
-// hold
-//   less than predicted. What a region returns is what its last op with a block left has made.
+// - what reads what. In the forward of a region a value that it gives up is held until the last op that saves it is through, and the
+//   module that was called with it; what else reads it, and the names that the program gave it, are not known. What a region returns is
+//   what its last op with a block left has made.
+// - what was asked for, of blocks of a caching allocator that no statement speaks of (temporaries): the block's size, rounded up.
 // - costs are the host's time from one op to the next: on a GPU that is the time to launch.
 #pragma once
 #include <cstdint>

@@ -14,8 +14,11 @@
 #include "viewer/model/schedule.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "viewer/model/multilevel.h"
@@ -284,6 +287,68 @@ class RegionSchedule {
     for (Work& work : work_)
       std::sort(work.made.begin(), work.made.end(),
                 [&](std::uint32_t a, std::uint32_t b) { return tensors_[a].producer < tensors_[b].producer; });
+    if (model_.conventions.drop_at_region_end) find_drops();
+  }
+
+  // Frees are listed for the step without checkpointing, where the graph holds what is saved. A value that a region drops is taken to go
+  // when the last op of the region that reads or saves it is through, and the module that was called with it: a call holds its arguments.
+  void find_drops() {
+    if (work_.empty()) return;
+    given_up_.resize(model_.ops.size());
+    std::vector<std::uint32_t> last(tensors_.size(), none), last_part(model_.ops.size());
+    for (std::uint32_t op = static_cast<std::uint32_t>(model_.ops.size()); op-- > 0;)
+      last_part[op] = op + 1 < model_.ops.size() && model_.ops[op + 1].continues ? last_part[op + 1] : op;
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const Region& region = regions_.recomputed[index];
+      calls_.clear();
+      for (std::uint32_t op = region.begin; op < region.end; ++op)
+        for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
+          for (const std::uint32_t tensor : model_.list(slice)) last[tensor] = op;
+      for (const std::uint32_t tensor : work_[index].made) {
+        const std::uint32_t made = tensors_[tensor].producer;
+        const std::uint32_t by =
+            last[tensor] == none ? region.end - 1 : last_part[end_of_use(made, std::max(made, last[tensor]), region.end)];
+        given_up_[std::min(by, region.end - 1)].push_back(tensor);
+      }
+    }
+  }
+  // The last op of the use that `by` makes of what `made` has made.
+  std::uint32_t end_of_use(std::uint32_t made, std::uint32_t by, std::uint32_t end) {
+    const std::string_view path = module_of(by);
+    const std::size_t common = common_module(module_of(made), path);
+    if (common == path.size()) return by;
+    return end_of_call(path.substr(0, path.find_first_of("./", common + 1)), by, end);
+  }
+  // The last op of the run of ops in the module that `by` stands in. Each op is looked at once a module: what is known is skipped.
+  std::uint32_t end_of_call(std::string_view module, std::uint32_t by, std::uint32_t end) {
+    std::map<std::uint32_t, std::uint32_t>& calls = calls_[module];  // first op that was asked for: last op
+    const auto after = calls.upper_bound(by);
+    if (after != calls.begin() && std::prev(after)->second >= by) return std::prev(after)->second;
+    std::uint32_t last = by;
+    while (last + 1 < end && is_in(module_of(last + 1), module)) {
+      ++last;
+      if (after != calls.end() && after->first == last) {
+        last = after->second;
+        break;
+      }
+    }
+    return calls[by] = last;
+  }
+  std::string_view module_of(std::uint32_t op) const {
+    const std::uint32_t module = model_.ops[op].module;
+    return module == none ? std::string_view() : std::string_view(model_.modules[module]);
+  }
+  static bool ends_at(std::string_view path, std::size_t at) { return at == path.size() || path[at] == '.' || path[at] == '/'; }
+  static bool is_in(std::string_view path, std::string_view module) {
+    return path.substr(0, module.size()) == module && ends_at(path, module.size());
+  }
+  // Length of the path of the innermost module that holds both.
+  static std::size_t common_module(std::string_view a, std::string_view b) {
+    std::size_t common = 0;
+    for (std::size_t i = 0;; ++i) {
+      if (ends_at(a, i) && ends_at(b, i)) common = i;
+      if (i == a.size() || i == b.size() || a[i] != b[i]) return common;
+    }
   }
 
   // Most of what it reads its forward op saves; what it reads of another region must live there too.
@@ -413,8 +478,8 @@ class RegionSchedule {
     for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = graph || !model_.tensors[tensor].for_backward;
     if (!model_.conventions.drop_at_region_end) decided(op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
-    if (region != none && op + 1 == regions_.recomputed[region].end && model_.conventions.drop_at_region_end)
-      for (const std::uint32_t tensor : work_[region].made) give_up(tensor, Phase::forward);
+    if (!given_up_.empty())
+      for (const std::uint32_t tensor : given_up_[op]) give_up(tensor, Phase::forward);
     outside_ends(op, Phase::forward);
     // Nothing of the graph leads to a region without backward.
     if (region != none && op + 1 == regions_.recomputed[region].end && work_[region].done == none && work_[region].random_state != none)
@@ -603,7 +668,8 @@ class RegionSchedule {
   std::vector<std::uint32_t> region_of_;
   std::vector<Work> work_;
   std::vector<std::uint32_t> pinned_until_;
-  std::vector<std::vector<std::uint32_t>> until_, ends_;
+  std::vector<std::vector<std::uint32_t>> until_, ends_, given_up_;                     // by op
+  std::unordered_map<std::string_view, std::map<std::uint32_t, std::uint32_t>> calls_;  // of a region, by module: runs of its ops
   bool ends_known_ = false, keeps_said_ = false;
   std::vector<bool> lives_, reruns_;                // of the microbatch, as the schedule stands: tensors; regions that ran again
   std::vector<std::vector<std::uint32_t>> chunks_;  // ops, where there are several microbatches

@@ -78,7 +78,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictO
 }
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction) {
-  Result<PredictedCounters> counters = predict_counters(model, prediction.memory);
+  Result<PredictedCounters> counters = predict_counters(model, policy, prediction.memory);
   if (!counters) return counters.take_error();
   Outcome out;
   out.policy = policy.text;
