@@ -6,13 +6,14 @@
 #include <optional>
 
 #include "viewer/cli/commands.h"
+#include "viewer/cli/logical_output.h"
 #include "viewer/cli/traces.h"
 
 namespace liveset::cli {
 namespace {
 
 struct Options : ReadOptions {
-  bool logical = false, physical = false;
+  bool logical = false, physical = false, live = false;
   std::string heap, address;
 };
 
@@ -35,7 +36,7 @@ Status run(const Options& options, Context& context) {
   const trace::TraceFile& file = reading->file;
   Status status = address            ? print_address(file, reading->range, *address, context)
                   : options.physical ? print_physical_ledger(file, reading->range, options.heap, context)
-                                     : print_logical_ledger(file, reading->range, context);
+                                     : print_logical_ledger(file, reading->range, options.live, context);
   if (status) report_health(file, context);
   return status;
 }
@@ -51,6 +52,7 @@ void add_ledger(CLI::App& app, Context& context) {
   which->add_flag("--physical", options->physical, "which blocks the allocator holds");
   which->add_option("--at", options->address, "what lived at this address, and when")->option_text("ADDRESS");
   which->require_option(1);
+  add_live_option(*command, options->live);
   command->footer(
       "A rerun of --logical whose `original` is null made what its region had not given up: a number that the code "
       "writes (the graph keeps the first one), or what a recompute returns and no graph saves.");

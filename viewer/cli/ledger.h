@@ -9,7 +9,7 @@
 namespace liveset::cli {
 
 // `ledger --logical`: the value events one by one, with running ids and bytes.
-Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& range, Context& context);
+Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& range, bool live, Context& context);
 // `ledger --physical`: the events of a heap one by one, with running blocks and bytes. `heap` empty: the one that
 // summary shows.
 Status print_physical_ledger(const trace::TraceFile& file, const ledger::Range& range, const std::string& heap, Context& context);

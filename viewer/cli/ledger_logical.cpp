@@ -7,7 +7,7 @@
 #include "viewer/ledger/logical_trace.h"
 
 namespace liveset::cli {
-Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& range, Context& context) {
+Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& range, bool live, Context& context) {
   Result<ledger::LogicalLedger> ledger = ledger::build_logical(file, range);
   if (!ledger) return ledger.take_error();
   if (ledger->events.empty() && context.format == Format::table) {
@@ -21,7 +21,7 @@ Status print_logical_ledger(const trace::TraceFile& file, const ledger::Range& r
                                      {{"live", report::names_json(*ledger, ledger->opening_live)},
                                       {"live_ids", ledger->opening_ids},
                                       {"live_bytes", ledger->opening_bytes}}}};
-  print_logical(*ledger, head, "recorded        " + file.path(), context);
+  print_logical(*ledger, head, "recorded        " + file.path(), live, context);
   return Done{};
 }
 

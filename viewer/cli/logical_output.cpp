@@ -6,9 +6,15 @@
 
 namespace liveset::cli {
 
-void add_model_options(CLI::App& command, ModelOptions& options) {
+CLI::Option* add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.model, "model file (proto/MODEL.md tells its format)")->required()->option_text(" ");
-  command.add_option("--policy", options.policy, "save-all (default), segment:K or segments:N,N,...")->option_text("POLICY");
+  return command.add_option("--policy", options.policy, "save-all (default), full, segment:K, ...: see below")->option_text("POLICY");
+}
+
+void add_live_option(CLI::App& command, bool& live) {
+  command.add_flag("--live", live,
+                   "csv, md and json: list what lives at every event even where that is more than " +
+                       std::to_string(report::max_live_names) + " names in all");
 }
 
 Result<Predicted> predict(const ModelOptions& options) {
@@ -23,15 +29,20 @@ Result<Predicted> predict(const ModelOptions& options) {
 
 std::string estimate_label(const model::Model& model) { return model.estimate.empty() ? "" : "estimate"; }
 
-void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
+void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, bool live,
                    const Context& context) {
-  if (context.format == Format::json) return report::write_logical_json(std::cout, ledger, head);
+  const std::uint64_t names = live || context.format == Format::table ? 0 : report::live_names(ledger);
+  const bool listed = names <= report::max_live_names;
+  if (!listed)
+    std::cerr << "liveset: live sets are left out, they would be " << names << " names (" << ledger.events.size()
+              << " events); --live lists them\n";
+  if (context.format == Format::json) return report::write_logical_json(std::cout, ledger, head, listed);
   if (context.format == Format::table) {
     std::cout << report::printable(title, style_of(context)) << '\n';
     report::write_logical_summary(std::cout, ledger, style_of(context));
     std::cout << '\n';
   }
-  report::write_logical_events(std::cout, ledger, table_format(context), style_of(context));
+  report::write_logical_events(std::cout, ledger, table_format(context), style_of(context), listed);
 }
 
 }  // namespace liveset::cli

@@ -14,7 +14,8 @@ namespace liveset::cli {
 struct ModelOptions {
   std::string model, policy = "save-all";
 };
-void add_model_options(CLI::App& command, ModelOptions& options);
+// `policy`: the option of --policy, which other ones may exclude.
+CLI::Option* add_model_options(CLI::App& command, ModelOptions& options);
 struct Predicted {
   model::Policy policy;
   model::Model described;
@@ -24,8 +25,12 @@ Result<Predicted> predict(const ModelOptions& options);
 // "estimate", or nothing.
 std::string estimate_label(const model::Model& model);
 
-// `head`: the fields of the JSON form that come first; `title`: the first line of the table form.
-void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title,
+// Adds --live to a command that prints a logical ledger.
+void add_live_option(CLI::App& command, bool& live);
+
+// `live`: list the live set at every event however long that is; otherwise up to report::max_live_names names, and stderr says so. `head`:
+// the fields of the JSON form that come first; `title`: the first line of the table form.
+void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, bool live,
                    const Context& context);
 
 }  // namespace liveset::cli

@@ -1,10 +1,13 @@
 // `liveset predict MODEL --policy P`: the logical ledger of a model file, without running anything.
+#include <algorithm>
 #include <iostream>
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/logical_output.h"
-#include "viewer/model/predict.h"
-#include "viewer/report/whatif_report.h"
+#include "viewer/cli/traces.h"
+#include "viewer/model/expectations.h"
+#include "viewer/report/expect_report.h"
+#include "viewer/report/model_report.h"
 
 namespace liveset::cli {
 namespace {
@@ -20,33 +23,85 @@ nlohmann::ordered_json conventions_json(const model::Conventions& conventions) {
           {"boundary", conventions.physical_copy ? "physical-copy" : "merge"}};
 }
 
-Status run(const ModelOptions& options, Context& context) {
+struct Options : ModelOptions {
+  bool expect = false, curve = false, live = false;
+};
+
+nlohmann::ordered_json head_of(const Options& options, const model::Model& model) {
+  return {{"schema", "liveset.predict/1"},
+          {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
+          {"estimate", model.estimate.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(model.estimate)}};
+}
+
+Status check_expected(const Options& options, Context& context) {
+  const Result<model::Model> model = model::read_model(options.model);
+  if (!model) return model.error();
+  Result<std::vector<model::CheckedExpectation>> checked = model::check_expectations(*model);
+  if (!checked) {
+    Error error = checked.take_error();
+    error.file = options.model;
+    return error;
+  }
+  if (context.format == Format::json) {
+    nlohmann::ordered_json json = head_of(options, *model);
+    json["expect"] = report::expect_json(*checked);
+    print_json(json);
+  } else {
+    std::cout << report::expect_table(*checked, table_format(context), style_of(context));
+    if (context.format == Format::table) std::cout << report::expect_summary(*checked) << '\n';
+  }
+  if (!std::all_of(checked->begin(), checked->end(), [](const model::CheckedExpectation& each) { return each.holds(); }))
+    context.status = exit_difference;
+  return Done{};
+}
+
+Status run(const Options& options, Context& context) {
+  if (options.expect) return check_expected(options, context);
   const Result<Predicted> predicted = predict(options);
   if (!predicted) return predicted.error();
   const auto& [policy, model, prediction] = *predicted;
-  nlohmann::ordered_json head{{"schema", "liveset.predict/1"},
-                              {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
-                              {"policy", policy.text},
-                              {"boundaries", prediction.boundaries},
-                              {"conventions", conventions_json(model.conventions)},
-                              {"forward_cost", prediction.forward_cost}};
+  nlohmann::ordered_json head = head_of(options, model);
+  head["policy"] = policy.text;
+  head["boundaries"] = prediction.boundaries;
+  head["conventions"] = conventions_json(model.conventions);
+  head["forward_cost"] = prediction.forward_cost;
   const Result<model::Outcome> outcome = model::outcome(model, policy, prediction);
   if (!outcome) return outcome.error();
-  head["estimate"] = model.estimate.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(model.estimate);
-  head["memory"] = report::outcome_json(*outcome, model::CounterKind::requested);
+  head["memory"] = report::outcome_json(*outcome, model::CounterKind::requested, false);
   const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
                             std::to_string(model.units.size()) + " layers, policy " + policy.text +
                             (model.estimate.empty() ? "" : ", an estimate");
-  print_logical(prediction.ledger, head, title, context);
+  if (!options.curve)
+    print_logical(prediction.ledger, head, title, options.live, context);
+  else if (context.format == Format::json)
+    report::write_curve_json(std::cout, model, prediction, head);
+  else
+    report::write_curve(std::cout, model, prediction, table_format(context), style_of(context));
+  if (context.format != Format::table) return Done{};
+  if (const std::string text = report::memory_text(*outcome, style_of(context)); !text.empty()) std::cout << '\n' << text;
   return Done{};
 }
 
 }  // namespace
 
 void add_predict(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event");
-  auto options = std::make_shared<ModelOptions>();
-  add_model_options(*command, *options);
+  CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event, memory");
+  command->footer(
+      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step\n"
+      "on the device, statics included; a peak that is called an estimate lies inside of a region of a\n"
+      "recorded step. Costs are in the model's unit; copies to the host and back are in none.\n"
+      "  liveset predict m.textproto --policy full --curve --format csv     the memory of the step, event by event\n"
+      "  liveset predict m.textproto --expect                               exit status 1 where one is off\n"
+      "Policies: " +
+      std::string(model::policy_forms()) + "\n");
+  auto options = std::make_shared<Options>();
+  CLI::Option* policy = add_model_options(*command, *options);
+  CLI::Option* curve =
+      command->add_flag("--curve", options->curve, "the memory curve instead of the ledger: a row for each allocation and free");
+  command->add_flag("--expect", options->expect, "check what the file itself expects: expect { policy counter value tolerance }")
+      ->excludes(policy)
+      ->excludes(curve);
+  add_live_option(*command, options->live);
   add_output_options(*command, context);
   on_parse(*command, options, context, run);
 }

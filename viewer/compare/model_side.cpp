@@ -4,7 +4,7 @@
 #include <map>
 
 #include "viewer/ledger/value_names.h"
-#include "viewer/model/counters.h"
+#include "viewer/model/whatif.h"
 
 namespace liveset::compare {
 namespace {
@@ -29,13 +29,13 @@ std::string dotted(std::string path) {
   return path;
 }
 
+std::uint64_t rounded(std::uint64_t requested) { return ledger::size_units(requested) * ledger::size_unit; }
+
 Phase counted_phase(Phase phase) { return phase == Phase::loss ? Phase::forward : phase; }
 
 }  // namespace
 
-std::uint64_t ModelSide::block_bytes(std::uint64_t requested) const {
-  return rounds_ ? ledger::size_units(requested) * ledger::size_unit : requested;
-}
+std::uint64_t ModelSide::block_bytes(std::uint64_t requested) const { return rounds_ ? rounded(requested) : requested; }
 
 bool ModelSide::has_bytes() const {
   return std::any_of(model_->tensors.begin(), model_->tensors.end(), [](const model::Tensor& tensor) { return tensor.bytes != 0; }) ||
@@ -82,6 +82,12 @@ void ModelSide::follow() {
   }
 }
 
+bool ModelSide::is_estimate(std::uint64_t event) const {
+  const model::MemoryCurve& memory = prediction_.memory;
+  if (event == model::never) return false;
+  return event == memory.peak_event ? memory.peak_is_estimate : memory.events[event].is_estimate;
+}
+
 ledger::Place ModelSide::place_of(std::uint64_t event) const {
   ledger::Place place;
   place.phase = prediction_.memory.events[event].phase;
@@ -100,14 +106,10 @@ ledger::Place ModelSide::place_of(std::uint64_t event) const {
 Moment ModelSide::moment_at(std::uint64_t event) const {
   const model::MemoryCurve& memory = prediction_.memory;
   Moment moment;
-  for (const model::StaticStorage& storage : memory.statics)
-    moment.classes[static_cast<std::size_t>(storage.memory_class)] += block_bytes(storage.bytes);
+  moment.classes = model::class_bytes_after(memory, event, rounds_ ? rounded : nullptr);
   if (event != model::never) {
     moment.event = event;
     moment.place = place_of(event);
-    for (const PredictedBlock& block : memory.blocks)
-      if (block.made <= event && block.freed > event)
-        moment.classes[static_cast<std::size_t>(block.memory_class)] += block_bytes(block.bytes);
   }
   for (const std::uint64_t bytes : moment.classes) moment.block_bytes += bytes;
   return moment;
@@ -174,9 +176,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
   if (!counters) return counters.take_error();
   std::string known;
   for (const model::CounterKind kind : model::counter_kinds) {
-    const model::CounterPeak* peak = counters->of(kind);
-    // Where blocks are as large as they are asked for and go at once, three counters are one.
-    if (peak == nullptr && !model_->physical.caching_allocator && kind != model::CounterKind::reserved) peak = &counters->requested;
+    const model::CounterPeak* const peak = model::counter_peak(*model_, *counters, kind);
     if (peak == nullptr) continue;
     const std::string name(model::counter_name(kind));
     const bool is_reserved = kind == model::CounterKind::reserved, is_device = is_reserved && side.counter == "device";
@@ -193,6 +193,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
     side.peak_moment_known = !is_reserved;
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
+    side.peak_is_estimate = is_estimate(peak_event_);
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
     side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);
     if (is_device && model_->physical.communication != 0) {
@@ -257,6 +258,7 @@ void ModelSide::prefer_other() {
   peak_event_ = side.at_other->event;
   side.peak = moment_at(peak_event_);
   side.peak.bytes = side.peak.block_bytes;
+  side.peak_is_estimate = is_estimate(peak_event_);
   side.items.clear();
   side.rest_blocks = 0;
   side.rest = {};

@@ -33,6 +33,7 @@ class ModelSide {
   ModelSide(const model::Model& model, model::Prediction prediction) : model_(&model), prediction_(std::move(prediction)) {}
   std::uint64_t block_bytes(std::uint64_t requested) const;
   ledger::Place place_of(std::uint64_t event) const;
+  bool is_estimate(std::uint64_t event) const;
   Moment moment_at(std::uint64_t event) const;
   void follow();
   Status add_counters(const model::Policy& policy);

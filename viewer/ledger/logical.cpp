@@ -92,6 +92,7 @@ void LogicalBuilder::make_live(std::uint32_t value, std::uint32_t storage) {
 void LogicalBuilder::make_dead(std::uint32_t value, Life life) {
   State& state = states_[value];
   if (state.life != Life::live) return;
+  if (storages_[state.storage].holders == 1) move(value, false);
   state.life = life;
   live_.erase(value);
   Storage& storage = storages_[state.storage];
@@ -136,6 +137,16 @@ void LogicalBuilder::merge(const LogicalInput& input) {
   live_bytes_ += ledger_.values[input.value].bytes;
 }
 
+// Values that share a storage move with it.
+void LogicalBuilder::move(std::uint32_t value, bool away) {
+  if (states_[value].life != Life::live || (away && !ledger_.values[value].counted)) return;
+  Storage& storage = storages_[states_[value].storage];
+  if (storage.away == away) return;
+  storage.away = away;
+  away_bytes_ = away ? away_bytes_ + storage.bytes : away_bytes_ - storage.bytes;
+  ledger_.moves = true;
+}
+
 void LogicalBuilder::apply(const LogicalInput& input) {
   State& state = states_[input.value];
   LogicalValue& value = ledger_.values[input.value];
@@ -172,6 +183,7 @@ void LogicalBuilder::apply(const LogicalInput& input) {
     case LogicalKind::prefetch:
     case LogicalKind::mutate:
       if (!live) break_rule(input, "said of a value that is not live");
+      if (input.kind == LogicalKind::offload || input.kind == LogicalKind::prefetch) move(input.value, input.kind == LogicalKind::offload);
       break;
     case LogicalKind::use:
     case LogicalKind::region: break;
@@ -193,6 +205,7 @@ void LogicalBuilder::store(const LogicalInput& input, std::uint32_t region) {
   LogicalEvent event;
   event.live_ids = live_ids_;
   event.live_bytes = live_bytes_;
+  event.away_bytes = away_bytes_;
   event.forward_layers = forward_layers_;
   event.trace_event = input.trace_event;
   event.step = input.step;

@@ -45,6 +45,7 @@ struct LogicalValue {
 
 struct LogicalEvent {
   std::uint64_t live_ids = 0, live_bytes = 0;  // after the event
+  std::uint64_t away_bytes = 0;                // of live_bytes: offloaded, so not on the device
   std::uint64_t forward_layers = 0;            // executed so far: create, rerun and merge events that read something
   std::uint64_t trace_event = no_event;        // index in the trace
   std::int64_t layer = no_number;              // of the value; of a use: the layer that reads
@@ -79,6 +80,8 @@ struct LogicalLedger {
   std::vector<std::uint32_t> reads;
   std::vector<LogicalRegion> regions;
   std::vector<LogicalGroup> groups;
+
+  bool moves = false;  // some value was offloaded
 
   // State before events[0]: what already lived when the range began.
   std::vector<std::uint32_t> opening_live;
@@ -168,6 +171,7 @@ class LogicalBuilder {
   struct Storage {
     std::uint64_t bytes = 0;
     std::uint32_t holders = 0;
+    bool away = false;
   };
   struct GroupState {
     std::uint64_t ids = 0, bytes = 0;
@@ -183,6 +187,7 @@ class LogicalBuilder {
   void check_reads(const LogicalInput& input);
   void apply(const LogicalInput& input);
   void merge(const LogicalInput& input);
+  void move(std::uint32_t value, bool away);
   void break_rule(const LogicalInput& input, const char* what);
   void store(const LogicalInput& input, std::uint32_t region);
 
@@ -196,7 +201,7 @@ class LogicalBuilder {
   std::vector<OpenRegion> regions_;
   std::vector<std::uint32_t> open_regions_;
   std::set<std::uint32_t> live_;
-  std::uint64_t live_ids_ = 0, live_bytes_ = 0, forward_layers_ = 0;
+  std::uint64_t live_ids_ = 0, live_bytes_ = 0, away_bytes_ = 0, forward_layers_ = 0;
 };
 
 }  // namespace liveset::ledger

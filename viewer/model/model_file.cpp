@@ -224,6 +224,8 @@ class Reader {
       if (std::find(counters.begin(), counters.end(), stated.counter()) == counters.end())
         errors_.fail_at(place, "counter", -1,
                         "'" + stated.counter() + "' is none of peak_ids, peak_bytes, requested, allocated, active, reserved, forward_cost");
+      expectation.policy_place = place.line(stated.policy().empty() ? "counter" : "policy", -1) + place.path + ".policy";
+      expectation.counter_place = place.line("counter", -1) + place.path + ".counter";
       errors_.number(place, "value", -1, stated.value(), 0, expectation.value);
       expectation.tolerance = stated.tolerance();
       if (!(expectation.tolerance >= 0 && expectation.tolerance <= 1))

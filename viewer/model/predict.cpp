@@ -117,6 +117,8 @@ class Executor {
 
   void run_op(const Instruction& instruction) {
     const Op& op = model_.ops[instruction.subject];
+    op_ = instruction.subject;
+    is_estimate_ = model_.conventions.drop_at_region_end && op.phase == Phase::forward && phase_ == Phase::forward && !instruction.graph;
     for (const std::uint32_t read : model_.list(op.reads)) {
       const State& state = state_of(read);
       if (state.life != Life::live || state.away) {
@@ -224,24 +226,35 @@ class Executor {
     block.bytes = bytes;
     block.made = memory.events.size();
     memory.blocks.push_back(block);
-    memory.events.push_back({index, true, phase_});
     live_bytes_ += bytes;
-    if (live_bytes_ > memory.peak_bytes) {
-      memory.peak_bytes = live_bytes_;
-      memory.peak_event = block.made;
-    }
-    std::uint64_t& phase_peak = memory.phase_peak[static_cast<std::size_t>(phase_)];
-    phase_peak = std::max(phase_peak, live_bytes_);
+    add_event(index, true);
     return index;
   }
 
   void free_block(std::uint32_t index) {
     MemoryCurve& memory = out_.memory;
     memory.blocks[index].freed = memory.events.size();
-    memory.events.push_back({index, false, phase_});
     live_bytes_ -= memory.blocks[index].bytes;
-    std::uint64_t& phase_peak = memory.phase_peak[static_cast<std::size_t>(phase_)];
-    phase_peak = std::max(phase_peak, live_bytes_);
+    add_event(index, false);
+  }
+
+  void add_event(std::uint32_t block, bool alloc) {
+    MemoryCurve& memory = out_.memory;
+    if (live_bytes_ > memory.peak_bytes) memory.peak_event = memory.events.size();
+    const auto raise = [&](std::uint64_t& peak, bool& is_estimate) {
+      is_estimate = live_bytes_ > peak ? is_estimate_ : is_estimate && (is_estimate_ || live_bytes_ < peak);
+      peak = std::max(peak, live_bytes_);
+    };
+    raise(memory.peak_bytes, memory.peak_is_estimate);
+    const auto phase = static_cast<std::size_t>(phase_);
+    raise(memory.phase_peak[phase], memory.phase_is_estimate[phase]);
+    MemoryEvent event;
+    event.block = block;
+    event.op = op_;
+    event.alloc = alloc;
+    event.phase = phase_;
+    event.is_estimate = is_estimate_;
+    memory.events.push_back(event);
   }
 
   const Model& model_;
@@ -252,7 +265,8 @@ class Executor {
   std::vector<State> states_;
   std::vector<std::uint32_t> read_ids_;
   std::uint64_t live_bytes_ = 0, recompute_cost_ = 0;
-  std::uint32_t microbatch_ = 0;
+  std::uint32_t microbatch_ = 0, op_ = none;
+  bool is_estimate_ = false;
   Phase phase_ = Phase::other;
   bool failed_ = false;
   std::string wrong_;

@@ -28,8 +28,11 @@ struct PredictedBlock {
 // An allocation or a free, in the order in which they happen.
 struct MemoryEvent {
   std::uint32_t block = 0;
+  std::uint32_t op = none;  // that runs, or ran last; none: the step has just begun
   bool alloc = true;
   trace::Phase phase = trace::Phase::forward;
+  // Inside of a region's forward, and not known what reads what (Conventions::drop_at_region_end): the region may hold less, or more.
+  bool is_estimate = false;
 };
 
 struct MemoryCurve {
@@ -39,6 +42,9 @@ struct MemoryCurve {
   std::vector<MemoryEvent> events;
   std::uint64_t peak_bytes = 0, peak_event = never;  // statics included; never: no event is higher than the statics
   std::uint64_t phase_peak[trace::phase_count] = {};
+  // The peak is reached at events that are estimates, and at no other.
+  bool peak_is_estimate = false;
+  bool phase_is_estimate[trace::phase_count] = {};
 };
 
 struct Prediction {

@@ -8,13 +8,21 @@
 
 namespace liveset::model {
 
-std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uint64_t event) {
-  std::vector<std::uint64_t> bytes(trace::class_count);
-  for (const StaticStorage& storage : memory.statics) bytes[static_cast<std::size_t>(storage.memory_class)] += storage.bytes;
+ledger::ClassBytes class_bytes_after(const MemoryCurve& memory, std::uint64_t event, std::uint64_t (*size)(std::uint64_t)) {
+  ledger::ClassBytes bytes{};
+  const auto add = [&](trace::MemoryClass memory_class, std::uint64_t asked) {
+    bytes[static_cast<std::size_t>(memory_class)] += size == nullptr ? asked : size(asked);
+  };
+  for (const StaticStorage& storage : memory.statics) add(storage.memory_class, storage.bytes);
   if (event == never) return bytes;
   for (const PredictedBlock& block : memory.blocks)
-    if (block.made <= event && block.freed > event) bytes[static_cast<std::size_t>(block.memory_class)] += block.bytes;
+    if (block.made <= event && block.freed > event) add(block.memory_class, block.bytes);
   return bytes;
+}
+
+const CounterPeak* counter_peak(const Model& model, const PredictedCounters& counters, CounterKind kind) {
+  if (const CounterPeak* const found = counters.of(kind); found != nullptr) return found;
+  return model.physical.caching_allocator || kind == CounterKind::reserved ? nullptr : &counters.requested;
 }
 
 namespace {
@@ -83,6 +91,16 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   Outcome out;
   out.policy = policy.text;
   out.counters = *counters;
+  const MemoryCurve& memory = prediction.memory;
+  for (const CounterKind kind : counter_kinds)
+    if (const CounterPeak* const peak = out.counters.of(kind); peak != nullptr && peak->event < memory.events.size())
+      out.is_estimate[static_cast<std::size_t>(kind)] =
+          kind == CounterKind::requested ? memory.peak_is_estimate : memory.events[peak->event].is_estimate;
+  // When the cache grew to what is reserved is not known.
+  bool& reserved = out.is_estimate[static_cast<std::size_t>(CounterKind::reserved)];
+  reserved = reserved || out.is_estimate[static_cast<std::size_t>(CounterKind::allocated)];
+  std::copy(std::begin(memory.phase_is_estimate), std::end(memory.phase_is_estimate), std::begin(out.phase_is_estimate));
+  out.static_bytes = memory.static_bytes;
   std::copy(std::begin(prediction.memory.phase_peak), std::end(prediction.memory.phase_peak), std::begin(out.phase_peak));
   out.forward_cost = prediction.forward_cost;
   out.extra_cost = prediction.extra_cost;

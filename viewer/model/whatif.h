@@ -1,8 +1,10 @@
 // One step under several policies.
 #pragma once
+#include <array>
 #include <string>
 #include <vector>
 
+#include "viewer/ledger/classes.h"
 #include "viewer/model/counters.h"
 #include "viewer/model/predict.h"
 
@@ -27,23 +29,30 @@ struct Outcome {
 
   std::string policy;
   PredictedCounters counters;
+  std::array<bool, counter_kinds.size()> is_estimate{};  // by CounterKind: of that peak (MemoryEvent::is_estimate)
+  bool phase_is_estimate[trace::phase_count] = {};
+  std::uint64_t static_bytes = 0;
   std::uint64_t phase_peak[trace::phase_count] = {};        // requested
   std::uint64_t forward_cost = 0, extra_cost = 0;           // in the model's unit: nanoseconds of a recorded step
   std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; in no cost
   std::uint64_t peak_ids = 0;
-  std::vector<std::uint64_t> class_bytes;  // by MemoryClass, live at the peak of requested
-  std::vector<PeakPart> parts;             // at the same moment: they sum to the peak; the largest first
-  std::vector<LiveTensor> live;            // then: the largest that the step made
+  ledger::ClassBytes class_bytes{};  // live at the peak of requested
+  std::vector<PeakPart> parts;       // at the same moment: they sum to the peak; the largest first
+  bool copies() const { return offloaded_bytes + prefetched_bytes != 0; }
+  std::vector<LiveTensor> live;  // then: the largest that the step made
 };
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});
 // The same of a prediction that is there.
 Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction);
 
+// Where blocks are as large as they are asked for and go at once, requested, allocated and active are one. Null: the model does not tell.
+const CounterPeak* counter_peak(const Model& model, const PredictedCounters& counters, CounterKind kind);
+
 // Policies that are worth a look where none is asked for: those that need no number, and thirds of the way between.
 std::vector<Policy> usual_policies(const Model& model);
 
-// Bytes by class (trace::MemoryClass) that live after the event; `never`: the statics alone.
-std::vector<std::uint64_t> class_bytes_after(const MemoryCurve& memory, std::uint64_t event);
+// Bytes by class that live after the event; `never`: the statics alone. `size`: of a block that was asked for in so many bytes.
+ledger::ClassBytes class_bytes_after(const MemoryCurve& memory, std::uint64_t event, std::uint64_t (*size)(std::uint64_t) = nullptr);
 
 }  // namespace liveset::model

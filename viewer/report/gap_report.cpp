@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/ledger/counter.h"
+#include "viewer/report/model_report.h"
 #include "viewer/report/or_null.h"
 
 namespace liveset::report {
@@ -64,6 +65,7 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
   json["label"] = or_null(label.label);
   json["peak"] = moment_json(side.peak, side.counter);
   json["peak"]["moment_known"] = side.peak_moment_known;
+  if (side.is_model) json["peak"]["estimate"] = side.peak_is_estimate;
   json["counters"] = ordered_json::object();
   for (const compare::CounterPeak& counter : side.counters)
     json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
@@ -91,9 +93,7 @@ ordered_json rows_json(const GapPart& part) {
   return rows;
 }
 
-std::string signed_text(std::int64_t bytes, const Style& style) {
-  return (bytes < 0 ? "-" : bytes > 0 ? "+" : "") + format_bytes(size_of(bytes), style.exact_bytes);
-}
+std::string signed_text(std::int64_t bytes, const Style& style) { return format_change(bytes, style.exact_bytes); }
 
 std::string fixed(double number, const char* form) {
   char text[64];
@@ -113,7 +113,8 @@ std::string place_text(const ledger::Place& place) {
 std::string headline(const char* title, const Side& side, const SideLabel& label, const Style& style) {
   constexpr std::size_t indent = 12;
   std::string text = title + std::string(indent - std::string_view(title).size(), ' ');
-  text += format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B " : " ") + side.counter;
+  text += (side.peak_is_estimate ? "about " : "") + format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) +
+          (style.exact_bytes ? " B " : " ") + side.counter;
   if (!side.heap.empty()) text += " on " + side.heap;
   if (!label.label.empty()) text += " (" + label.label + ")";
   text += ", " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
@@ -121,6 +122,7 @@ std::string headline(const char* title, const Side& side, const SideLabel& label
   if (!side.peak_moment_known)
     place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
   if (side.is_model && side.peak.event == ledger::no_event) place = "nothing is higher than what lives all the time";
+  if (side.peak_is_estimate) place += "; " + std::string(estimate_reason);
   return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
 }
 
@@ -326,6 +328,7 @@ ordered_json prediction_json(const GapReport& report) {
                        {"policy", report.predicted.policy},
                        {"counter", found.predicted.counter},
                        {"bytes", or_null(found.predicted.peak.bytes)},
+                       {"estimate", found.predicted.peak_is_estimate},
                        {"difference", nullptr},
                        {"error", nullptr},
                        {"verdict", or_null(verdict_text(found))}};

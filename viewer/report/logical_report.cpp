@@ -45,7 +45,7 @@ void add_value(const ledger::LogicalValue& value, json& entry) {
   entry["incarnation"] = value.incarnation;
 }
 
-json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::LiveSet& live, bool layers_known) {
+json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::LiveSet* live, bool layers_known) {
   const LogicalEvent& event = ledger.events[index];
   json entry;
   entry["index"] = index;
@@ -54,9 +54,10 @@ json event_entry(const LogicalLedger& ledger, std::size_t index, const ledger::L
   entry["value"] = event.value == ledger::no_index ? json(nullptr) : json(ledger.values[event.value].name);
   entry["layer"] = event.layer == ledger::no_number ? json(nullptr) : json(event.layer);
   entry["reads"] = name_list(ledger, ledger.reads_of(event));
-  entry["live"] = name_list(ledger, live.ids());
+  entry["live"] = live != nullptr ? name_list(ledger, live->ids()) : json(nullptr);
   entry["live_ids"] = event.live_ids;
   entry["live_bytes"] = event.live_bytes;
+  if (ledger.moves) entry["away_bytes"] = event.away_bytes;
   entry["forward_layers"] = layers_known ? json(event.forward_layers) : json(nullptr);
   if (event.trace_event != ledger::no_event) {
     entry["trace_event"] = event.trace_event;
@@ -90,17 +91,25 @@ bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return form
 
 // Widths are fixed before the first row, so that a long ledger is printed as it is walked.
 std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
-  if (format != TableFormat::text)
-    return {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
+  if (format != TableFormat::text) {
+    std::vector<Column> all{{"event", true}, {"phase"},       {"kind"},         {"value"}, {"reads"},
+                            {"ids", true},   {"bytes", true}, {"layers", true}, {"live"}};
+    if (ledger.moves) all.push_back({"away", true});
+    return all;
+  }
   std::size_t value = 5;
   for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
   for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
   const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
-  std::vector<Column> columns{
-      {"event", true, width(ledger.events.size(), 5)}, {"phase", false, 9}, {"kind", false, 7}, {"value", false, value}};
+  std::vector<Column> columns{{"event", true, width(ledger.events.size(), 5)},
+                              {"phase", false, 9},
+                              {"kind", false, ledger.moves ? 8U : 7U},
+                              {"value", false, value}};
   if (shows_reads(ledger, format)) columns.push_back({"reads", false, reads_limit});
   columns.push_back({"ids", true, width(ledger.peak_ids, 4)});
-  columns.push_back({"bytes", true, style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U});
+  const std::size_t bytes = style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U;
+  columns.push_back({"bytes", true, bytes});
+  if (ledger.moves) columns.push_back({"away", true, bytes});
   if (shows_layers(ledger, format)) columns.push_back({"layers", true, width(ledger.forward_layers, 6)});
   columns.push_back({"live", false, 8});
   return columns;
@@ -139,7 +148,13 @@ std::string value_cell(const LogicalLedger& ledger, const LogicalEvent& event) {
 
 nlohmann::ordered_json names_json(const LogicalLedger& ledger, const std::vector<std::uint32_t>& ids) { return name_list(ledger, ids); }
 
-void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head) {
+std::uint64_t live_names(const LogicalLedger& ledger) {
+  std::uint64_t names = 0;
+  for (const LogicalEvent& event : ledger.events) names += event.live_ids;
+  return names;
+}
+
+void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head, bool live_listed) {
   const bool layers_known = ledger.names_values();
   json fields = head;
   fields["peak"] = {{"ids", ledger.peak_ids},
@@ -152,18 +167,19 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
   fields["groups"] = group_peaks(ledger);
   fields["live_at_end"] = name_list(ledger, ledger.live_at_end);
   fields["broken_rules"] = broken_rules(ledger);
+  fields["live_listed"] = live_listed;
   out << "{\n";
   for (const auto& [key, value] : fields.items()) out << "  " << json(key) << ": " << text_of(value) << ",\n";
   out << "  \"events\": [";
   ledger::LiveSet live(ledger);
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
-    live.apply(ledger.events[i]);
-    out << (i == 0 ? "\n    " : ",\n    ") << text_of(event_entry(ledger, i, live, layers_known));
+    if (live_listed) live.apply(ledger.events[i]);
+    out << (i == 0 ? "\n    " : ",\n    ") << text_of(event_entry(ledger, i, live_listed ? &live : nullptr, layers_known));
   }
   out << (ledger.events.empty() ? "]\n}\n" : "\n  ]\n}\n");
 }
 
-void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style) {
+void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style, bool live_listed) {
   constexpr std::size_t unlimited = ~std::size_t{0};
   const bool text = format == TableFormat::text, reads = shows_reads(ledger, format), layers = shows_layers(ledger, format);
   const std::vector<Column> columns = columns_of(ledger, format, style);
@@ -173,14 +189,16 @@ void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableF
   ledger::LiveSet live(ledger);
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
     const LogicalEvent& event = ledger.events[i];
-    live.apply(event);
+    if (text || live_listed) live.apply(event);
     std::vector<Cell> cells{Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
                             Cell::words(value_cell(ledger, event))};
     if (reads) cells.push_back(Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_limit : unlimited)));
     cells.push_back(Cell::count(event.live_ids));
     cells.push_back(Cell::bytes(event.live_bytes));
+    if (text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
     if (layers) cells.push_back(Cell::count(event.forward_layers));
-    cells.push_back(Cell::words(joined(ledger, live.ids(), rest)));
+    cells.push_back(Cell::words(text || live_listed ? joined(ledger, live.ids(), rest) : ""));
+    if (!text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
     out << table.render_row(cells);
   }
 }

@@ -13,10 +13,18 @@ namespace liveset::report {
 //   peak {ids, bytes, event, bytes_event}   event: the first with the most ids; bytes_event: the first with the most bytes
 //   forward_layers, held_at_loss[], held_at_loss_bytes, events[] {index, phase, kind, value, layer, reads[], live[], live_ids, live_bytes,
 //   forward_layers} and groups{}, live_at_end[], broken_rules {count, first[]}.
+//   away_bytes in events[]: of live_bytes, what is offloaded; only where some value is
+//   live_listed: whether events[] tell live[]; where it is false they are null there
 // Events of a trace also have trace_event and, inside a step, step; region events have their attributes and `<group>_live`.
-void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head);
+void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head,
+                        bool live_listed = true);
 
-void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, TableFormat format, const Style& style);
+// A live set at every event is quadratic in the ledger: this many names. A person's table has as many as fit, whatever `live_listed` says.
+std::uint64_t live_names(const ledger::LogicalLedger& ledger);
+inline constexpr std::uint64_t max_live_names = 1'000'000;
+
+void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, TableFormat format, const Style& style,
+                          bool live_listed = true);
 // The few lines above the table.
 void write_logical_summary(std::ostream& out, const ledger::LogicalLedger& ledger, const Style& style);
 

@@ -76,6 +76,11 @@ std::string format_bytes(std::uint64_t bytes, bool exact) {
   return std::to_string(bytes) + " B";
 }
 
+std::string format_change(std::int64_t bytes, bool exact) {
+  const auto size = static_cast<std::uint64_t>(bytes);
+  return bytes < 0 ? "-" + format_bytes(~size + 1, exact) : (bytes > 0 ? "+" : "") + format_bytes(size, exact);
+}
+
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   return format_count(count) + " " + std::string(count == 1 ? one : many);
 }

@@ -17,6 +17,7 @@ struct Style {
 };
 
 std::string format_bytes(std::uint64_t bytes, bool exact);                              // "27.07 MiB", "512 B"; exact: "28,386,344"
+std::string format_change(std::int64_t bytes, bool exact);                              // "+27.07 MiB", "-512 B", "0 B"
 std::string format_count(std::uint64_t count);                                          // "1,234,567"
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many);  // "1 event", "2 events"
 std::string counted(std::uint64_t count, std::string_view one);                         // the same, with an "s" for many

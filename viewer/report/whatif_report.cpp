@@ -6,56 +6,11 @@
 namespace liveset::report {
 namespace {
 
-using model::CounterKind;
-using model::CounterPeak;
-using nlohmann::ordered_json;
-
-ordered_json peak_json(const CounterPeak& peak) {
-  return {{"bytes", peak.bytes},
-          {"event", peak.event == model::never ? ordered_json(nullptr) : ordered_json(peak.event)},
-          {"phase", trace::phase_name(peak.phase)}};
-}
-
-bool copies(const model::Outcome& outcome) { return outcome.offloaded_bytes + outcome.prefetched_bytes != 0; }
+bool is_estimate(const model::Outcome& outcome) { return outcome.is_estimate[static_cast<std::size_t>(model::CounterKind::requested)]; }
 
 }  // namespace
 
-ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter) {
-  ordered_json json{{"policy", outcome.policy}};
-  ordered_json peak{{"counter", model::counter_name(counter)}};
-  if (const CounterPeak* const found = outcome.counters.of(counter); found != nullptr) peak.update(peak_json(*found));
-  json["peak"] = peak;
-  json["counters"] = ordered_json::object();
-  for (const CounterKind kind : model::counter_kinds)
-    if (const CounterPeak* const found = outcome.counters.of(kind); found != nullptr)
-      json["counters"][std::string(model::counter_name(kind))] = peak_json(*found);
-  json["extra_time_ns"] = outcome.extra_cost;
-  json["forward_time_ns"] = outcome.forward_cost;
-  json["copies"] =
-      copies(outcome)
-          ? ordered_json{{"to_host_bytes", outcome.offloaded_bytes}, {"to_device_bytes", outcome.prefetched_bytes}, {"time_ns", nullptr}}
-          : ordered_json(nullptr);
-  json["phases"] = ordered_json::object();
-  for (std::size_t phase = 0; phase < trace::phase_count; ++phase)
-    if (outcome.phase_peak[phase] != 0)
-      json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = {{"peak_bytes", outcome.phase_peak[phase]}};
-  json["classes"] = ordered_json::object();
-  for (std::size_t index = 0; index < outcome.class_bytes.size(); ++index)
-    if (outcome.class_bytes[index] != 0)
-      json["classes"][std::string(trace::class_name(static_cast<trace::MemoryClass>(index)))] = outcome.class_bytes[index];
-  json["parts"] = ordered_json::array();
-  for (const model::PeakPart& part : outcome.parts) {
-    json["parts"].push_back(
-        {{"name", part.name}, {"class", trace::class_name(part.memory_class)}, {"count", part.count}, {"bytes", part.bytes}});
-    if (part.formula.formula.empty()) continue;
-    json["parts"].back()["formula"] = part.formula.formula;
-    json["parts"].back()["source"] = part.formula.source;
-  }
-  json["live"] = ordered_json::array();
-  for (const model::LiveTensor& tensor : outcome.live)
-    json["live"].push_back({{"name", tensor.name}, {"class", trace::class_name(tensor.memory_class)}, {"bytes", tensor.bytes}});
-  return json;
-}
+using nlohmann::ordered_json;
 
 ordered_json whatif_json(const WhatIfReport& report) {
   ordered_json json{{"schema", "liveset.whatif/1"},
@@ -66,9 +21,9 @@ ordered_json whatif_json(const WhatIfReport& report) {
                     {"layers", report.step.model.units.size()},
                     {"recorded_peak_bytes", report.step.peak_bytes},
                     {"notes", report.step.notes}};
-  json.update(outcome_json(report.outcomes.front(), report.counter));
+  json.update(outcome_json(report.outcomes.front(), report.counter, true));
   json["policies"] = ordered_json::array();
-  for (const model::Outcome& outcome : report.outcomes) json["policies"].push_back(outcome_json(outcome, report.counter));
+  for (const model::Outcome& outcome : report.outcomes) json["policies"].push_back(outcome_json(outcome, report.counter, true));
   return json;
 }
 
@@ -80,6 +35,7 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
   columns.push_back({"peak in"});
   columns.push_back({format == TableFormat::csv ? "extra_ns" : "extra time", true});
   columns.push_back({format == TableFormat::csv ? "extra_percent_of_forward" : "of forward", true});
+  if (format == TableFormat::csv) columns.insert(columns.end(), {{"estimate"}, {"to_host_bytes", true}, {"to_device_bytes", true}});
   Table table(columns, format, style);
   for (const model::Outcome& outcome : report.outcomes) {
     std::vector<Cell> row{Cell::words(outcome.policy), Cell::bytes(outcome.counters.requested.bytes)};
@@ -87,10 +43,15 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.allocated->bytes));
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
-    row.push_back(Cell::words(trace::phase_name(outcome.counters.requested.phase)));
+    const bool is_estimate = is_estimate(outcome);
+    row.push_back(Cell::words(std::string(trace::phase_name(outcome.counters.requested.phase)) +
+                              (is_estimate && format != TableFormat::csv ? ", an estimate" : "")));
     row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost)
-                                             : Cell::words(format_time(outcome.extra_cost) + (copies(outcome) ? " + copies" : "")));
+                                             : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.forward_cost - outcome.extra_cost, 1)));
+    if (format == TableFormat::csv)
+      row.insert(row.end(),
+                 {Cell::words(is_estimate ? "yes" : ""), Cell::count(outcome.offloaded_bytes), Cell::count(outcome.prefetched_bytes)});
     table.row(std::move(row));
   }
   return table.render();
@@ -102,15 +63,15 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
                      printable(step.heap, style) + ": recorded peak " + format_bytes(step.peak_bytes, style.exact_bytes) + " (allocated)\n";
   text += "layers: " + counted(step.model.units.size(), "module") + " " + printable(step.unit, style) + "\n\n";
   text += whatif_table(report, TableFormat::text, style);
-  for (const model::Outcome& outcome : report.outcomes)
-    if (copies(outcome))
-      text += "\n" +
-              wrapped("note: " + outcome.policy + " copies " + format_bytes(outcome.offloaded_bytes, style.exact_bytes) +
-                          " to the host and " + format_bytes(outcome.prefetched_bytes, style.exact_bytes) +
-                          " back; how long that takes is not known and in no time above",
-                      style, 2) +
-              "\n";
-  for (const std::string& note : step.notes) text += "\n" + wrapped("note: " + note, style, 2) + "\n";
+  const auto add_note = [&](const std::string& note) { text += "\n" + wrapped("note: " + note, style, 2) + "\n"; };
+  if (report.outcomes.size() == 1) {
+    text += "\n" + memory_text(report.outcomes.front(), style);
+  } else {
+    if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(estimate_reason));
+    for (const model::Outcome& outcome : report.outcomes)
+      if (outcome.copies()) add_note(outcome.policy + " " + copies_text(outcome, style) + ", and is in no time above");
+  }
+  for (const std::string& note : step.notes) add_note(note);
   return text;
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "viewer/model/recorded_step.h"
-#include "viewer/model/whatif.h"
+#include "viewer/report/model_report.h"
 #include "viewer/report/text.h"
 
 namespace liveset::report {
@@ -18,8 +18,7 @@ struct WhatIfReport {
   std::vector<model::Outcome> outcomes;
 };
 
-// peak, counters, extra_time_ns, phases, classes, live: what one policy takes.
-nlohmann::ordered_json outcome_json(const model::Outcome& outcome, model::CounterKind counter);
+// Of the first policy what outcome_json() has, at the top; of all of them in policies[].
 nlohmann::ordered_json whatif_json(const WhatIfReport& report);
 std::string whatif_text(const WhatIfReport& report, const Style& style);
 std::string whatif_table(const WhatIfReport& report, TableFormat format, const Style& style);

@@ -77,6 +77,82 @@ TEST(PredictCommand, CsvHasOneLinePerEvent) {
   EXPECT_THAT(ran.out, HasSubstr("\n11,forward,create,h6,h5,7,56,6,h0 h1 h2 h3 h4 h5 h6\n"));
 }
 
+// Segment of three layers each. Forward holds at most h0 h3 h5 h6; the re-run of the first segment, behind the second's backward, h0 h1 h2
+// h3; that of the second h0 h3 h4 h5 h6, of which two were made again. So the peak is there.
+TEST(PredictCommand, MemoryBehindTheLedger) {
+  const Ran ran = run_program("liveset predict " + chain_file + " --policy segment:3");
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_THAT(ran.out, ::testing::EndsWith("\nmemory of the step, 0 B of it static\n"
+                                           "  peak  counter    in\n"
+                                           "  40 B  requested  recompute\n"
+                                           "\n"
+                                           "  at that of requested  of it  holds\n"
+                                           "                  24 B  60.0%  activation\n"
+                                           "                  16 B  40.0%  recomputed_activation\n"));
+}
+
+TEST(PredictCommand, ChecksWhatTheFileExpects) {
+  const Ran ran = run_program("liveset predict " + chain_file + " --expect");
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("24 of 24 as expected\n"));
+
+  const TemporaryFolder folder;
+  const std::string off = written(folder, "off",
+                                  "chain { length: 6 bytes: 8 }\nexpect { counter: 'peak_ids' value: 7 }\n"
+                                  "expect { policy: 'segment:2' counter: 'peak_bytes' value: 48 tolerance: 0.1 }\n");
+  const Ran table = run_program("liveset predict " + off + " --expect");
+  EXPECT_EQ(table.status, 1);
+  EXPECT_EQ(table.out,
+            "  policy     counter     expected  predicted  difference  ok\n"
+            "  save-all   peak_ids           7          7           0  yes\n"
+            "  segment:2  peak_bytes        48         40          -8  no\n"
+            "1 of 2 as expected\n");
+  const Ran as_json = run_program("liveset predict " + off + " --expect --format json");
+  EXPECT_EQ(as_json.status, 1);
+  const json out = json::parse(as_json.out);
+  EXPECT_EQ(out.at("schema"), "liveset.predict/1");
+  EXPECT_EQ(out.at("expect")[1],
+            json::parse(R"({"policy": "segment:2", "counter": "peak_bytes", "expected": 48, "predicted": 40, "difference": -8,
+                            "tolerance": 0.1, "ok": false})"));
+  const Ran csv = run_program("liveset predict " + off + " --expect --format csv");
+  EXPECT_EQ(csv.status, 1);
+  EXPECT_THAT(csv.out, HasSubstr("\nsegment:2,peak_bytes,48,40,-8,no\n"));
+}
+
+TEST(PredictCommand, CurveInsteadOfTheLedger) {
+  const Ran csv = run_program("liveset predict " + chain_file + " --policy segment:2 --curve --format csv");
+  EXPECT_EQ(csv.status, 0) << csv.err;
+  EXPECT_THAT(csv.out, HasSubstr("event,phase,microbatch,module,op,value,change,requested,bound,activation,recomputed_activation\n"
+                                 "0,forward,0,,,h0,8,8,,8,0\n"));
+  const json out = json::parse(run_program("liveset predict " + chain_file + " --curve --format json").out);
+  EXPECT_EQ(out.at("curve").size(), 14U);  // seven values come and go
+  EXPECT_EQ(out.at("memory").at("peak").at("bytes"), 56);
+  EXPECT_FALSE(out.contains("events"));
+}
+
+// Live sets of 2,000 layers under save-all: some four million names. Without them the output grows with the ledger alone.
+TEST(PredictCommand, LiveSetsOfALongLedgerAreLeftOut) {
+  const TemporaryFolder folder;
+  const std::string file = written(folder, "long", "chain { length: 2000 }\n");
+  const Ran csv = run_program("liveset predict " + file + " --format csv");
+  EXPECT_EQ(csv.status, 0);
+  EXPECT_LT(csv.out.size(), 1U << 20);
+  EXPECT_THAT(csv.out, HasSubstr("event,phase,kind,value,reads,ids,bytes,layers,live\n0,forward,create,h0,,1,1,0,\n"));
+  EXPECT_THAT(csv.err, HasSubstr("live sets are left out"));
+  EXPECT_THAT(csv.err, HasSubstr("--live lists them"));
+  const Ran as_json = run_program("liveset predict " + file + " --format json");
+  const json out = json::parse(as_json.out);
+  EXPECT_EQ(out.at("live_listed"), false);
+  EXPECT_EQ(out.at("events")[0].at("live"), nullptr);
+  EXPECT_EQ(out.at("events")[0].at("live_ids"), 1);
+  EXPECT_EQ(out.at("peak").at("ids"), 2001);
+  const Ran all = run_program("liveset predict " + file + " --format csv --live");
+  EXPECT_EQ(all.err, "");
+  EXPECT_THAT(all.out, HasSubstr("event,phase,kind,value,reads,ids,bytes,layers,live\n0,forward,create,h0,,1,1,0,h0\n"));
+  const json small = json::parse(run_program("liveset predict " + chain_file + " --format json").out);
+  EXPECT_EQ(small.at("live_listed"), true);
+}
+
 TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
   const TemporaryFolder folder;
   const std::string cycle = written(folder, "cycle", "graph {\n layer { id: 'a' reads: 'b' }\n layer { id: 'b' reads: 'a' }\n}\n");
@@ -84,6 +160,10 @@ TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
   const std::string negative = written(folder, "negative", "chain {\n length: 6\n bytes: -8\n}\n");
   const std::string picture = written(folder, "picture.png", std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16));
   const std::string empty = written(folder, "empty", "");
+  const std::string nothing_more = "chain { length: 6 }\n";
+  const std::string nothing = written(folder, "nothing", nothing_more);
+  const std::string unfit = written(folder, "unfit", nothing_more + "expect { policy: 'segments:3,2' counter: 'peak_ids' value: 5 }\n");
+  const std::string reserved = written(folder, "reserved", nothing_more + "expect { counter: 'reserved' value: 5 }\n");
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   struct Case {
@@ -105,6 +185,11 @@ TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
       {chain_file + " --strict", "--strict", 2},
       {pipe, "is not a regular file", 3},
       {chain_file + " --policy everything", "unknown policy 'everything'", 2},
+      {negative + " --expect", "line 3: chain.bytes is -8", 3},
+      {nothing + " --expect", "it expects nothing", 3},
+      {unfit + " --expect", "line 2: expect[0].policy: policy 'segments:3,2': the segments have 5 layers, the model has 6", 3},
+      {reserved + " --expect", "line 2: expect[0].counter: the model does not tell of 'reserved'", 3},
+      {chain_file + " --expect --policy full", "--policy excludes --expect", 2},
   };
   for (const Case& bad : cases) {
     const Ran ran = run_program("liveset predict " + bad.arguments);

@@ -47,6 +47,28 @@ TEST(LogicalLedger, AliasesShareBytes) {
   EXPECT_EQ(ledger.broken_count, 0U);
 }
 
+TEST(LogicalLedger, AStorageIsAwayOnceWhoeverOfItMoves) {
+  Sequence s;
+  const auto a = s.value("a", 100), view = s.value("view", 100), b = s.value("b", 7);
+  s.add(LogicalKind::create, a);
+  s.add(LogicalKind::alias, view, {a});
+  s.add(LogicalKind::create, b);
+  s.add(LogicalKind::offload, a);
+  s.add(LogicalKind::offload, view);
+  s.add(LogicalKind::offload, b);
+  s.add(LogicalKind::prefetch, b);
+  s.add(LogicalKind::prefetch, b);
+  s.add(LogicalKind::release, a);
+  s.add(LogicalKind::release, view);  // the last of the storage: nothing is away any more
+  s.add(LogicalKind::release, b);
+  const LogicalLedger ledger = s.builder.finish();
+  std::vector<std::uint64_t> away;
+  for (const LogicalEvent& event : ledger.events) away.push_back(event.away_bytes);
+  EXPECT_THAT(away, ElementsAre(0, 0, 0, 100, 100, 107, 100, 100, 100, 0, 0));
+  EXPECT_EQ(ledger.events[5].live_bytes, 107U) << "backward still needs what is away";
+  EXPECT_TRUE(ledger.moves);
+}
+
 TEST(LogicalLedger, RerunMakesTheNextIncarnation) {
   Sequence s;
   const auto a = s.value("a", 8), b = s.value("b", 8);

@@ -102,6 +102,15 @@ TEST(Offload, OneWindowForAllMicrobatches) {
   EXPECT_EQ(predicted(model, "offload:1,1").memory.peak_bytes, 6U);
 }
 
+// h1 leaves after layer 2, h2 after the loss; both come back before backward of layer 2.
+TEST(Offload, LedgerSaysWhatIsAway) {
+  std::vector<std::uint64_t> away;
+  for (const ledger::LogicalEvent& event : predicted(model_of("chain { length: 2 bytes: 10 }"), "offload:1").ledger.events)
+    if (event.kind == LogicalKind::offload || event.kind == LogicalKind::prefetch) away.push_back(event.away_bytes);
+  EXPECT_THAT(away, ElementsAre(10, 20, 10, 0));
+  EXPECT_FALSE(predicted(model_of(uniform(2)), "save-all").ledger.moves);
+}
+
 TEST(Offload, WhatComesBackIsWhatLeft) {
   const Prediction prediction = predicted(model_of(uniform(2)), "offload:1");
   std::vector<const PredictedBlock*> of_h1;

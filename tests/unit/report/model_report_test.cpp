@@ -1,0 +1,167 @@
+// What is said of a predicted step's memory: peaks, composition, the curve, and where a peak is an upper bound.
+#include "viewer/report/model_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "viewer/compare/model_side.h"
+#include "viewer/report/gap_report.h"
+#include "viewer/report/whatif_report.h"
+
+namespace liveset::report {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using trace::Phase;
+
+model::Model model_of(const std::string& text) {
+  Result<model::Model> model = model::parse_model(text, "m.textproto");
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
+model::Outcome outcome_of(const model::Model& model, const std::string& policy) {
+  Result<model::Outcome> outcome = model::outcome(model, *model::parse_policy(policy));
+  EXPECT_TRUE(outcome) << outcome.error().message();
+  return std::move(*outcome);
+}
+
+// As a step that was recorded: nobody says what reads what, so a (100) and b (100) are taken to go once they were saved, and the region
+// holds the scratch t (300) and c (10), with x (10): 320. A real one may still hold a by then. The re-run stops when b is packed: x, c, a
+// and b, 220. Without checkpointing all live at once: 520.
+std::string recorded(int scratch) {
+  return "conventions { rerun: EARLY_STOP drop: REGION_END release: LISTED }\n"
+         "general {\n"
+         "  tensor { id: 'x' bytes: 10 given: true } tensor { id: 'a' bytes: 100 } tensor { id: 'b' bytes: 100 }\n"
+         "  tensor { id: 't' bytes: " +
+         std::to_string(scratch) +
+         " } tensor { id: 'c' bytes: 10 }\n"
+         "  op { id: 'f1' writes: 'a' saves: 'a' backward { frees: ['a', 'c'] } }\n"
+         "  op { id: 'f2' writes: 'b' saves: 'b' backward { frees: 'b' } }\n"
+         "  op { id: 'f3' writes: ['t', 'c'] frees: 't' backward {} }\n"
+         "  op { id: 'loss' phase: 'loss' }\n"
+         "}\n"
+         "region { id: 'block' op: ['f1', 'f2', 'f3'] }\n";
+}
+
+TEST(EstimatedPeak, ForwardOfARegionThatDecidesThePeak) {
+  const model::Model model = model_of(recorded(300));
+  const model::Outcome outcome = outcome_of(model, "by-hand");
+  EXPECT_EQ(outcome.counters.requested.bytes, 320U);
+  EXPECT_EQ(outcome.counters.requested.phase, Phase::forward);
+  const ordered_json json = outcome_json(outcome, model::CounterKind::requested, true);
+  EXPECT_EQ(json.at("peak").at("estimate"), true);
+  EXPECT_EQ(json.at("counters").at("requested").at("estimate"), true);
+  EXPECT_EQ(json.at("phases").at("forward"), ordered_json({{"peak_bytes", 320}, {"estimate", true}}));
+  EXPECT_EQ(json.at("phases").at("recompute"), ordered_json({{"peak_bytes", 220}, {"estimate", false}}));
+  EXPECT_THAT(memory_text(outcome, {}), HasSubstr("requested  forward, an estimate\n"));
+  EXPECT_THAT(memory_text(outcome, {}), HasSubstr("\n  an estimate: a recorded step does not tell all"));
+
+  WhatIfReport report;
+  report.step.model = model;
+  report.outcomes = {outcome_of(model, "save-all"), outcome};
+  EXPECT_THAT(whatif_text(report, {}), HasSubstr("forward, an estimate"));
+  EXPECT_THAT(whatif_text(report, {}), HasSubstr("note: an estimate: a recorded step does not tell all"));
+  EXPECT_THAT(whatif_table(report, TableFormat::csv, {}),
+              HasSubstr("policy,requested,peak in,extra_ns,extra_percent_of_forward,estimate,to_host_bytes,to_device_bytes\n"
+                        "save-all,520,forward,0,0.0000,,0,0\nby-hand,320,forward,2,66.6667,yes,0,0\n"));
+  EXPECT_EQ(whatif_json(report).at("peak").at("estimate"), false) << "of save-all";
+}
+
+TEST(EstimatedPeak, NoneWithoutARegionOrWhereAnotherMomentIsAsHigh) {
+  EXPECT_EQ(outcome_json(outcome_of(model_of(recorded(300)), "save-all"), model::CounterKind::requested, true).at("peak").at("estimate"),
+            false);
+  // With scratch of 200 the forward has 220, and the re-run just that.
+  const model::Outcome outcome = outcome_of(model_of(recorded(200)), "by-hand");
+  EXPECT_EQ(outcome.counters.requested.bytes, 220U);
+  const ordered_json json = outcome_json(outcome, model::CounterKind::requested, true);
+  EXPECT_EQ(json.at("peak").at("estimate"), false);
+  EXPECT_EQ(json.at("phases").at("forward").at("estimate"), true);
+  EXPECT_THAT(memory_text(outcome, {}), Not(HasSubstr("estimate")));
+  // Where it is known what reads what, nothing is an estimate.
+  const model::Outcome known = outcome_of(model_of("chain { length: 4 bytes: 1 }"), "segment:4");
+  EXPECT_EQ(outcome_json(known, model::CounterKind::requested, false).at("peak").at("estimate"), false);
+}
+
+TEST(EstimatedPeak, IsSaidBesideAMeasurement) {
+  const model::Model model = model_of(recorded(300));
+  const auto report_of = [&](const std::string& policy) {
+    compare::ModelOptions options;
+    options.file = "m.textproto";
+    options.counter = "requested";
+    Result<compare::ModelSide> side = compare::ModelSide::make(model, *model::parse_policy(policy), options);
+    EXPECT_TRUE(side) << side.error().message();
+    GapReport report;
+    report.found.predicted = std::move(side->side);
+    report.predicted.policy = policy;
+    return report;
+  };
+  EXPECT_THAT(gap_text(report_of("by-hand"), {}), HasSubstr("PREDICTED   about 320 B requested"));
+  EXPECT_EQ(gap_json(report_of("by-hand")).at("predicted").at("peak").at("estimate"), true);
+  EXPECT_EQ(prediction_json(report_of("by-hand")).at("estimate"), true) << "in a summary";
+  EXPECT_THAT(prediction_text(report_of("by-hand"), {}), HasSubstr("about 320 B"));
+  EXPECT_THAT(gap_text(report_of("save-all"), {}), HasSubstr("PREDICTED   520 B requested"));
+  EXPECT_EQ(gap_json(report_of("save-all")).at("predicted").at("peak").at("estimate"), false);
+  EXPECT_FALSE(gap_json(report_of("save-all")).at("measured").at("peak").contains("estimate"));
+}
+
+// A chain of three values of 10 bytes and a parameter of 100, by hand: 110, 120, 130, then h2 and h1, h0 go with their backward.
+const char* const small = "chain { length: 2 bytes: 10 }\nstatic_storage { id: 'w' bytes: 100 }\n";
+
+TEST(MemoryText, PeaksAndComposition) {
+  const model::Outcome outcome = outcome_of(model_of(small), "save-all");
+  EXPECT_EQ(outcome.static_bytes, 100U);
+  EXPECT_EQ(memory_text(outcome, {}),
+            "memory of the step, 100 B of it static\n"
+            "   peak  counter    in\n"
+            "  130 B  requested  forward\n"
+            "\n"
+            "  at that of requested  of it  holds\n"
+            "                 100 B  76.9%  parameter\n"
+            "                  30 B  23.1%  activation\n");
+  EXPECT_EQ(memory_text(outcome_of(model_of("chain { length: 2 bytes: 0 }"), "save-all"), {}), "") << "ids alone";
+}
+
+TEST(MemoryText, CopiesAreInNoTime) {
+  const model::Outcome outcome = outcome_of(model_of("chain { length: 3 bytes: 10 }"), "offload:10,1");
+  const ordered_json json = outcome_json(outcome, model::CounterKind::requested, false);
+  EXPECT_EQ(json.at("extra_cost"), 0);
+  EXPECT_FALSE(json.contains("extra_time_ns")) << "a cost of the model is no time";
+  EXPECT_EQ(json.at("copies"), ordered_json({{"to_host_bytes", 20}, {"to_device_bytes", 20}, {"time_ns", nullptr}}));
+  EXPECT_THAT(memory_text(outcome, {}), HasSubstr("copies 20 B to the host and 20 B back; how long that takes is not known"));
+  EXPECT_EQ(outcome_json(outcome_of(model_of(small), "save-all"), model::CounterKind::requested, false).at("copies"), nullptr);
+}
+
+TEST(Curve, RowsByHand) {
+  const model::Model model = model_of(small);
+  const Result<model::Prediction> prediction = model::predict(model, *model::parse_policy("save-all"));
+  ASSERT_TRUE(prediction);
+  std::ostringstream csv;
+  write_curve(csv, model, *prediction, TableFormat::csv, {});
+  EXPECT_EQ(csv.str(),
+            "event,phase,microbatch,module,op,value,change,requested,bound,parameter,activation\n"
+            "0,forward,0,,,h0,10,110,,100,10\n"
+            "1,forward,0,,h1,h1,10,120,,100,20\n"
+            "2,forward,0,,h2,h2,10,130,,100,30\n"
+            "3,backward,0,,h2',h2,-10,120,,100,20\n"
+            "4,backward,0,,h1',h1,-10,110,,100,10\n"
+            "5,backward,0,,h1',h0,-10,100,,100,0\n");
+  std::ostringstream out;
+  write_curve_json(out, model, *prediction, {{"schema", "liveset.predict/1"}});
+  const ordered_json json = ordered_json::parse(out.str());
+  EXPECT_EQ(json.at("static_bytes"), 100);
+  ASSERT_EQ(json.at("curve").size(), 6U);
+  EXPECT_EQ(json.at("curve")[3], ordered_json::parse(R"({"event": 3, "phase": "backward", "microbatch": 0, "module": null, "op": "h2'",
+      "value": "h2", "change": -10, "requested": 120, "estimate": null, "classes": {"parameter": 100, "activation": 20}})"));
+  std::ostringstream text;
+  write_curve(text, model, *prediction, TableFormat::text, {});
+  EXPECT_THAT(text.str(), HasSubstr("      5  backward   h1'              h0                      -10 B         100 B\n"));
+}
+
+}  // namespace
+}  // namespace liveset::report
