@@ -72,13 +72,21 @@ class Sums {
   std::unordered_map<std::string, GapRow> rows_[gap_classes];
 };
 
-void add_pair(const Item& measured, const Item& predicted, const std::string& name, bool is_by_size, Gap& gap, Sums& sums) {
+// Only a device's allocator gives out other sizes than it was asked for; of sides that name no heap that is not known.
+bool may_round(const Side& measured, const Side& predicted) {
+  const bool unknown = measured.heap.empty() && predicted.heap.empty();
+  return unknown || is_on_device(measured) || is_on_device(predicted);
+}
+
+// `is_rounded`: a difference within one size of the allocator is its rounding.
+void add_pair(const Item& measured, const Item& predicted, const std::string& name, bool is_rounded, bool is_by_size, Gap& gap,
+              Sums& sums) {
   if (is_value(measured)) {
     ++gap.values.matched;
     gap.values.matched_bytes += measured.bytes;
   }
   if (measured.bytes == predicted.bytes) return;
-  const bool is_rounding = is_by_size || ledger::size_units(measured.bytes) == ledger::size_units(predicted.bytes);
+  const bool is_rounding = is_by_size || (is_rounded && ledger::size_units(measured.bytes) == ledger::size_units(predicted.bytes));
   if (is_rounding) return sums.add(GapClass::rounding, name, measured.bytes, predicted.bytes);
   gap.values.resized += is_value(measured);
   if (measured.family == Family::value) return sums.add(GapClass::resized_values, name, measured.bytes, predicted.bytes);
@@ -101,12 +109,14 @@ Gap compare_peaks(const Side& measured, const Side& predicted) {
   gap.difference = wrapping_difference(signed_bytes(measured.peak.bytes.value_or(0)), signed_bytes(predicted.peak.bytes.value_or(0)));
   const Match match = match_items(measured, predicted);
   gap.paired_by_size = match.paired_by_size;
+  const bool is_rounded = may_round(measured, predicted);
   Sums sums;
   for (std::size_t i = 0; i < measured.items.size(); ++i) {
     const Item& item = measured.items[i];
     const std::uint32_t partner = match.partner_of_measured[i];
     if (partner != Match::none)
-      add_pair(item, predicted.items[partner], measured.texts[item.name], !match.is_by_size.empty() && match.is_by_size[i], gap, sums);
+      add_pair(item, predicted.items[partner], measured.texts[item.name], is_rounded, !match.is_by_size.empty() && match.is_by_size[i], gap,
+               sums);
     else
       add_single(item, measured.texts[item.name], true, gap, sums);
   }

@@ -110,6 +110,8 @@ struct Side {
   static constexpr std::size_t max_items = 1'000'000;
 };
 
+inline bool is_on_device(const Side& side) { return side.heap.starts_with("cuda"); }
+
 // Puts a side's items together: each text once.
 class ItemBuilder {
  public:

@@ -46,7 +46,7 @@ std::string TraceSide::heap_name() const {
 
 void TraceSide::add_counters() {
   const ledger::HeapLedger& heap = ledger_.shown();
-  const bool is_device = side.heap.compare(0, 4, "cuda") == 0;
+  const bool is_device = is_on_device(side);
   if (heap.allocated.known) side.counters.push_back({ledger_.block_counter, heap.allocated.peak, false});
   if (heap.reserved.known) side.counters.push_back({"reserved", heap.reserved.peak, false});
   for (const ledger::SampledCounter& counter : ledger_.counters) {

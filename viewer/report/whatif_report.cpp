@@ -43,15 +43,15 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.allocated->bytes));
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
-    const bool is_estimate = is_estimate(outcome);
+    const bool estimate = is_estimate(outcome);
     row.push_back(Cell::words(std::string(trace::phase_name(outcome.counters.requested.phase)) +
-                              (is_estimate && format != TableFormat::csv ? ", an estimate" : "")));
+                              (estimate && format != TableFormat::csv ? ", an estimate" : "")));
     row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost)
                                              : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.forward_cost - outcome.extra_cost, 1)));
     if (format == TableFormat::csv)
       row.insert(row.end(),
-                 {Cell::words(is_estimate ? "yes" : ""), Cell::count(outcome.offloaded_bytes), Cell::count(outcome.prefetched_bytes)});
+                 {Cell::words(estimate ? "yes" : ""), Cell::count(outcome.offloaded_bytes), Cell::count(outcome.prefetched_bytes)});
     table.row(std::move(row));
   }
   return table.render();

@@ -122,7 +122,7 @@ TEST(PredictCommand, ChecksWhatTheFileExpects) {
 TEST(PredictCommand, CurveInsteadOfTheLedger) {
   const Ran csv = run_program("liveset predict " + chain_file + " --policy segment:2 --curve --format csv");
   EXPECT_EQ(csv.status, 0) << csv.err;
-  EXPECT_THAT(csv.out, HasSubstr("event,phase,microbatch,module,op,value,change,requested,bound,activation,recomputed_activation\n"
+  EXPECT_THAT(csv.out, HasSubstr("event,phase,microbatch,module,op,value,change,requested,estimate,activation,recomputed_activation\n"
                                  "0,forward,0,,,h0,8,8,,8,0\n"));
   const json out = json::parse(run_program("liveset predict " + chain_file + " --curve --format json").out);
   EXPECT_EQ(out.at("curve").size(), 14U);  // seven values come and go

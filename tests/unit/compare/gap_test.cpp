@@ -156,6 +156,15 @@ TEST(Gap, RoundingOfPairsIsAClassOfItsOwn) {
   EXPECT_EQ(bytes_of(gap, GapClass::rounding), 24 + 508);
   EXPECT_EQ(gap.difference, 532);
   EXPECT_EQ(gap.values.resized, 0U);
+  // The CPU's allocator gives what was asked for: these are other sizes.
+  measured.side.heap = "cpu";
+  const Gap on_cpu = compare_peaks(measured.side, predicted.side);
+  EXPECT_EQ(bytes_of(on_cpu, GapClass::rounding), 0);
+  EXPECT_EQ(bytes_of(on_cpu, GapClass::resized_values), 24);
+  EXPECT_EQ(bytes_of(on_cpu, GapClass::static_memory), 508);
+  EXPECT_EQ(on_cpu.values.resized, 1U);
+  predicted.side.heap = "cuda:0";
+  EXPECT_EQ(bytes_of(compare_peaks(measured.side, predicted.side), GapClass::rounding), 532);
 }
 
 TEST(Gap, EachFamilyHasItsClass) {

@@ -144,7 +144,7 @@ TEST(Curve, RowsByHand) {
   std::ostringstream csv;
   write_curve(csv, model, *prediction, TableFormat::csv, {});
   EXPECT_EQ(csv.str(),
-            "event,phase,microbatch,module,op,value,change,requested,bound,parameter,activation\n"
+            "event,phase,microbatch,module,op,value,change,requested,estimate,parameter,activation\n"
             "0,forward,0,,,h0,10,110,,100,10\n"
             "1,forward,0,,h1,h1,10,120,,100,20\n"
             "2,forward,0,,h2,h2,10,130,,100,30\n"
@@ -157,7 +157,7 @@ TEST(Curve, RowsByHand) {
   EXPECT_EQ(json.at("static_bytes"), 100);
   ASSERT_EQ(json.at("curve").size(), 6U);
   EXPECT_EQ(json.at("curve")[3], ordered_json::parse(R"({"event": 3, "phase": "backward", "microbatch": 0, "module": null, "op": "h2'",
-      "value": "h2", "change": -10, "requested": 120, "estimate": null, "classes": {"parameter": 100, "activation": 20}})"));
+      "value": "h2", "change": -10, "requested": 120, "estimate": false, "classes": {"parameter": 100, "activation": 20}})"));
   std::ostringstream text;
   write_curve(text, model, *prediction, TableFormat::text, {});
   EXPECT_THAT(text.str(), HasSubstr("      5  backward   h1'              h0                      -10 B         100 B\n"));

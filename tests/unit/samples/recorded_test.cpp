@@ -102,8 +102,8 @@ TEST(RecordedTanhChain, CompareExitsWithOneWhereTheyDiffer) {
   EXPECT_THAT(table.out, HasSubstr("they differ by 100 %, the largest of: 50 % in bytes at the peak"));
   EXPECT_THAT(table.out, HasSubstr("100 % in values"));  // every held value has another size
   const std::string csv = run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format csv").out;
-  EXPECT_EQ(csv.substr(0, csv.find('\n')), "predicted,recorded,event,predicted ids,recorded ids,predicted bytes,recorded bytes,difference");
-  EXPECT_THAT(csv, HasSubstr("\n0,0,forward create h0,1,1,16,8,live\n"));
+  EXPECT_EQ(csv.substr(0, csv.find('\n')), "class,name,bytes,measured,predicted,blocks");
+  EXPECT_THAT(csv, HasSubstr("\nresized_values,h0,-8,8,16,1\n"));
   EXPECT_THAT(run_program("liveset compare " + trace + " " + wide + " --policy segment:2 --format md").out,
               HasSubstr("| --: | --: | --- |"));
 }
