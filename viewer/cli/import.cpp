@@ -42,9 +42,14 @@ Status run(const Options& options, Context& context) {
   std::unique_ptr<writer::Sink> sink = writer::open_file_sink(unfinished, &error);
   if (sink == nullptr) return Error{ErrorKind::unreadable, "", {}, error, "name another place with -o"};
   Status status = importer->run(options.file, std::move(sink));
-  if (status) std::filesystem::rename(unfinished, out, code);
-  if (!status || code) std::filesystem::remove(unfinished, code);
-  if (!status) return status;
+  if (status) {
+    std::filesystem::rename(unfinished, out, code);
+    if (code) status = Error{ErrorKind::unreadable, out, {}, "cannot be written: " + code.message(), "name another place with -o"};
+  }
+  if (!status) {
+    std::filesystem::remove(unfinished, code);
+    return status;
+  }
   Result<trace::TraceFile> file = trace::TraceFile::open(out);
   if (!file) return file.take_error();
   if (context.format == Format::json) {

@@ -243,7 +243,7 @@ class Reading {
       else if (key == "frames")
         found.frames = value;
       else if (key == "time_us") {
-        good = number(value, "time_us", time, std::uint64_t{1} << 53);
+        good = number(value, "time_us", time, std::uint64_t{Snapshot::max_time_us});
         found.time_us = static_cast<std::int64_t>(time);
       }
       return good;
@@ -282,7 +282,7 @@ class Reading {
       found.name = pickle_.find(id, "name");
       found.begins = stage == "START";
       pickle_.integer(pickle_.find(id, "device"), device);
-      const bool timed = pickle_.integer(pickle_.find(id, "time_us"), time) && time >= 0;
+      const bool timed = pickle_.integer(pickle_.find(id, "time_us"), time) && time >= 0 && time <= Snapshot::max_time_us;
       if (!timed || (!found.begins && stage != "END") || pickle_.text(found.name).empty()) return true;
       if (device < 0 || device >= static_cast<std::int64_t>(Snapshot::max_devices)) return true;
       found.device = static_cast<std::uint32_t>(device);

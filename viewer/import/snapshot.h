@@ -68,6 +68,7 @@ struct SnapshotAnnotation {
 
 struct Snapshot {
   static constexpr std::uint32_t max_devices = 1024;
+  static constexpr std::int64_t max_time_us = std::int64_t{1} << 53;  // since 1970: more is no time
   static constexpr std::uint64_t max_bytes = std::uint64_t{1} << 48;  // of one block, segment or event: more is no memory's size
 
   Pickle pickle;

@@ -164,7 +164,9 @@ class LayerReader {
     auto layer =
         static_cast<std::uint32_t>(std::find_if(waiting.begin(), waiting.end(), [](std::uint32_t w) { return w != 0; }) - waiting.begin());
     std::vector<std::uint32_t> path;
-    while (std::find(path.begin(), path.end(), layer) == path.end()) {
+    std::vector<bool> is_on_path(waiting.size());
+    while (!is_on_path[layer]) {
+      is_on_path[layer] = true;
       path.push_back(layer);
       for (const std::uint32_t read : reads[layer])
         if (read >= inputs && waiting[read - inputs] != 0) {

@@ -1,6 +1,7 @@
 #include "viewer/model/model.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace liveset::model {
@@ -137,14 +138,16 @@ class Finisher {
         made[tensor] = true;
       }
       op.writes.count = kept;
-      const auto is_known = [&](std::uint32_t tensor) {
+      if (!reads.empty()) {
         const auto stated = model_.list(op.reads);
-        return std::find(stated.begin(), stated.end(), tensor) != stated.end() ||
-               std::find(mine_.begin(), mine_.end(), tensor) != mine_.end();
-      };
-      reads.erase(std::remove_if(reads.begin(), reads.end(), is_known), reads.end());
-      std::sort(reads.begin(), reads.end());
-      reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+        mine_.insert(mine_.end(), stated.begin(), stated.end());
+        std::sort(mine_.begin(), mine_.end());
+        reads.erase(std::remove_if(reads.begin(), reads.end(),
+                                   [&](std::uint32_t tensor) { return std::binary_search(mine_.begin(), mine_.end(), tensor); }),
+                    reads.end());
+        std::sort(reads.begin(), reads.end());
+        reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+      }
       mine_.clear();
       if (reads.empty()) continue;
       reads.insert(reads.begin(), model_.list(op.reads).begin(), model_.list(op.reads).end());
@@ -292,8 +295,9 @@ void add_layer(ModelBuilder& builder, const std::string& id, std::vector<std::ui
   ModelBuilder::Lists lists;
   lists.writes = {value};
   lists.saves = {value};
+  std::unordered_set<std::uint32_t> saved{value};
   for (const std::uint32_t read : reads)
-    if (std::find(lists.saves.begin(), lists.saves.end(), read) == lists.saves.end()) lists.saves.push_back(read);
+    if (saved.insert(read).second) lists.saves.push_back(read);
   lists.reads = std::move(reads);
   builder.add_op(std::move(op), lists);
 }

@@ -86,7 +86,7 @@ class Reader {
       error.what = one_line(error.what);
       return error;
     }
-    regions(parsed, root, *finished);
+    read_regions(parsed, root, errors_, *finished);
     if (errors_.failed()) return errors_.take();
     return finished;
   }
@@ -232,16 +232,6 @@ class Reader {
         errors_.fail_at(place, "tolerance", -1, "must be a share between 0 and 1");
       builder_.model.expectations.push_back(std::move(expectation));
     }
-  }
-
-  void regions(const proto::Model& parsed, const Place& root, Model& model) {
-    for (int i = 0; i < parsed.region_size() && !errors_.failed(); ++i) {
-      const std::size_t before = model.regions.size();
-      read_region(parsed.region(i), root.inner("region", i), errors_, model);
-      for (std::size_t region = before; region < model.regions.size(); ++region)
-        model.regions[region].stated = static_cast<std::uint32_t>(i);
-    }
-    if (!errors_.failed()) check_regions(root, errors_, model);
   }
 
   std::string file_;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <numeric>
+#include <unordered_map>
 
 #include "viewer/model/module_tree.h"
 #include "viewer/model/name_pattern.h"
@@ -280,9 +281,13 @@ class RegionWriter {
   Result<std::vector<bool>> kept_outputs(std::uint32_t begin, std::uint32_t end, const std::vector<std::string>& names,
                                          std::vector<bool>& used) {
     std::vector<bool> keeps(end - begin);
+    std::unordered_map<std::string_view, bool> known;  // operators
     for (std::uint32_t op = begin; op < end; ++op) {
-      for (std::size_t i = 0; i < names.size(); ++i)
-        if (matches_operator(names[i], model_.ops[op].name)) keeps[op - begin] = used[i] = true;
+      const auto [at, is_new] = known.try_emplace(model_.ops[op].name, false);
+      if (is_new)
+        for (std::size_t i = 0; i < names.size(); ++i)
+          if (matches_operator(names[i], model_.ops[op].name)) at->second = used[i] = true;
+      keeps[op - begin] = at->second;
       if (op > begin && model_.ops[op].continues) keeps[op - begin] = keeps[op - 1 - begin];  // one operator
     }
     return keeps;

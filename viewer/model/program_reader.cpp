@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "viewer/model/name_pattern.h"
@@ -137,9 +138,10 @@ class ProgramReader {
   bool packs(const proto::Program::Op& stated, const Place& place, const ModelBuilder::Lists& lists, Op& out) {
     if (!proto::Program::Op::Packs_IsValid(stated.packs())) return errors_.fail_at(place, "packs", -1, "must be AUTO, BEFORE or AFTER");
     const auto storage = [&](std::uint32_t tensor) { return builder_.model.storage_of(tensor); };
-    const auto own = std::find_if(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t saved) {
-      return std::any_of(lists.writes.begin(), lists.writes.end(), [&](std::uint32_t made) { return storage(made) == storage(saved); });
-    });
+    std::unordered_set<std::uint32_t> made;
+    for (const std::uint32_t tensor : lists.writes) made.insert(storage(tensor));
+    const auto own =
+        std::find_if(lists.saves.begin(), lists.saves.end(), [&](std::uint32_t saved) { return made.contains(storage(saved)); });
     if (stated.packs() == proto::Program::Op::BEFORE && own != lists.saves.end())
       return errors_.fail_at(place, "packs", -1, "is BEFORE, but the op saves '" + builder_.model.tensors[*own].id + "', which it makes");
     out.packs_before = stated.packs() == proto::Program::Op::AUTO ? own == lists.saves.end() : stated.packs() == proto::Program::Op::BEFORE;
@@ -257,7 +259,18 @@ bool read_class(const std::string& name, const Place& place, const char* field, 
                         "classes are parameter, gradient, optimizer_state, activation, ...");
 }
 
-void read_region(const proto::Region& stated, const Place& place, FileErrors& errors, Model& model) {
+namespace {
+
+// What regions name, each looked up by all of them.
+struct RegionIds {
+  explicit RegionIds(const Model& model) {
+    for (std::uint32_t index = 0; index < model.tensors.size(); ++index) tensors.emplace(model.tensors[index].id, index);
+    for (std::uint32_t index = 0; index < model.ops.size(); ++index) ops.emplace(model.ops[index].id, index);
+  }
+  std::unordered_map<std::string_view, std::uint32_t> tensors, ops;
+};
+
+void read_region(const proto::Region& stated, const Place& place, const RegionIds& ids, FileErrors& errors, Model& model) {
   using Mode = HandRegion::Mode;
   HandRegion region;
   if (!proto::Region::Mode_IsValid(stated.mode())) {
@@ -273,11 +286,9 @@ void read_region(const proto::Region& stated, const Place& place, FileErrors& er
   if (stated.has_early_stop()) region.early_stop = stated.early_stop();
   errors.number(place, "stash", -1, stated.stash(), 0, region.stash);
   if (region.mode == Mode::offload) {
-    std::unordered_map<std::string_view, std::uint32_t> tensors;
-    for (std::uint32_t index = 0; index < model.tensors.size(); ++index) tensors.emplace(model.tensors[index].id, index);
     for (int i = 0; i < stated.tensor_size(); ++i) {
-      const auto found = tensors.find(stated.tensor(i));
-      if (found == tensors.end() || !model.tensors[found->second].value) {
+      const auto found = ids.tensors.find(stated.tensor(i));
+      if (found == ids.tensors.end() || !model.tensors[found->second].value) {
         errors.fail_at(place, "tensor", i, "'" + stated.tensor(i) + "' is no value that backward needs");
         return;
       }
@@ -295,11 +306,9 @@ void read_region(const proto::Region& stated, const Place& place, FileErrors& er
     return;
   }
   if (!stated.op().empty()) {
-    std::unordered_map<std::string_view, std::uint32_t> ops;
-    for (std::uint32_t index = 0; index < model.ops.size(); ++index) ops.emplace(model.ops[index].id, index);
     for (int i = 0; i < stated.op_size(); ++i) {
-      const auto found = ops.find(stated.op(i));
-      if (found == ops.end() || model.ops[found->second].phase != Phase::forward) {
+      const auto found = ids.ops.find(stated.op(i));
+      if (found == ids.ops.end() || model.ops[found->second].phase != Phase::forward) {
         errors.fail_at(place, "op", i, "'" + stated.op(i) + "' is no forward op");
         return;
       }
@@ -332,13 +341,14 @@ void read_region(const proto::Region& stated, const Place& place, FileErrors& er
         model.units.empty() ? "the model has none" : "layers are " + model.units.front().name + " to " + model.units.back().name);
 }
 
+// No two regions that recompute overlap, and no two offload one tensor.
 void check_regions(const Place& root, FileErrors& errors, const Model& model) {
   std::vector<const HandRegion*> moved_by(model.tensors.size());
   for (const HandRegion& region : model.regions)
     for (const std::uint32_t tensor : region.tensors) {
       if (moved_by[tensor] != nullptr) {
-        errors.fail("regions '" + moved_by[tensor]->id + "' and '" + region.id + "' both offload '" + model.tensors[tensor].id + "'" +
-                    root.path);
+        errors.fail(root.line("region", static_cast<int>(region.stated)) + "regions '" + moved_by[tensor]->id + "' and '" + region.id +
+                    "' both offload '" + model.tensors[tensor].id + "'");
         return;
       }
       moved_by[tensor] = &region;
@@ -354,6 +364,19 @@ void check_regions(const Place& root, FileErrors& errors, const Model& model) {
                   "a region inside of another one is not modelled");
       return;
     }
+}
+
+}  // namespace
+
+void read_regions(const proto::Model& parsed, const Place& root, FileErrors& errors, Model& model) {
+  if (parsed.region_size() == 0) return;
+  const RegionIds ids(model);
+  for (int i = 0; i < parsed.region_size() && !errors.failed(); ++i) {
+    const std::size_t before = model.regions.size();
+    read_region(parsed.region(i), root.inner("region", i), ids, errors, model);
+    for (std::size_t region = before; region < model.regions.size(); ++region) model.regions[region].stated = static_cast<std::uint32_t>(i);
+  }
+  if (!errors.failed()) check_regions(root, errors, model);
 }
 
 }  // namespace liveset::model

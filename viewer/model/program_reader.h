@@ -8,9 +8,8 @@ namespace liveset::model {
 
 void read_program(const proto::Program& program, const Place& place, const Dims& dims, FileErrors& errors, ModelBuilder& builder);
 
-// Of a finished model: which ops each region has. check_regions(): no two regions that recompute overlap; each is in order.
-void read_region(const proto::Region& region, const Place& place, FileErrors& errors, Model& model);
-void check_regions(const Place& root, FileErrors& errors, const Model& model);
+// Of a finished model: which ops or tensors each region has. No two regions that recompute overlap, no two offload one tensor.
+void read_regions(const proto::Model& parsed, const Place& root, FileErrors& errors, Model& model);
 
 // A key of classes{}: "activation", ...
 bool read_class(const std::string& name, const Place& place, const char* field, FileErrors& errors, trace::MemoryClass& out);

@@ -10,8 +10,8 @@
 namespace liveset::model {
 namespace {
 
-constexpr std::size_t max_families = 256;
-constexpr int max_corrections = 16;  // of the budget that the planner is asked for
+constexpr std::size_t max_families = 256;  // that are tried: each looks through all names
+constexpr int max_corrections = 16;        // of the budget that the planner is asked for
 
 using Set = std::vector<std::uint32_t>;  // of the tree's modules, rising
 
@@ -38,8 +38,10 @@ class Names {
       names_[module] = runs.all()[tree.run[module]].name();
       for (const std::string& family : families_of(names_[module])) families[family].push_back(module);
     }
+    std::size_t tried = 0;
     for (auto& [pattern, members] : families) {
-      if (members.size() < 2 || members_.size() == max_families) continue;
+      if (members.size() < 2) continue;
+      if (++tried > max_families) break;
       std::vector<std::uint32_t> named;
       for (const std::uint32_t module : members) named.push_back(tree.run[module]);
       std::sort(named.begin(), named.end());

@@ -97,6 +97,14 @@ Status check(const TransformerShape& shape) {
                                 {"data", shape.data}});
       !status)
     return status;
+  // Their products stay sizes, too.
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::uint64_t>>{{"tensor", shape.tensor},
+                                                                                                {"pipeline", shape.pipeline},
+                                                                                                {"interleave", shape.interleave},
+                                                                                                {"context", shape.context},
+                                                                                                {"expert", shape.expert},
+                                                                                                {"data", shape.data}})
+    if (value > max_ranks) return transformer_error(std::string(name) + " is " + std::to_string(value) + ", must be at most a million");
   for (const std::uint64_t value : {shape.ffn, shape.key_value_heads, shape.head_width, shape.experts, shape.experts_per_token,
                                     shape.expert_tensor, shape.max_positions, shape.microbatches})
     if (value >= std::uint64_t{1} << 61) return transformer_error(std::to_string(value) + " is no size");
@@ -130,7 +138,6 @@ Status check(const TransformerShape& shape) {
                              " experts");
   if (shape.experts != 0 && shape.experts % shape.expert != 0)
     return transformer_error("experts are no multiple of the ranks that share them out");
-  if (shape.sequence_parallel && shape.experts == 0 && shape.tensor == 1) return Done{};  // no effect
   if (shape.microbatches != 0 && shape.layers % (shape.pipeline * shape.interleave) != 0)
     return transformer_error("layers are no multiple of pipeline stages times interleaving, so no schedule of whole layers exists",
                              "leave microbatches out for the closed form");
@@ -208,7 +215,6 @@ Result<InFlight> in_flight(const TransformerShape& shape, std::uint64_t stage) {
   if (stage >= shape.pipeline)
     return transformer_error("there is no stage " + std::to_string(stage) + ", the last is " + std::to_string(shape.pipeline - 1));
   const std::uint64_t p = shape.pipeline, m = shape.interleave, after = p - stage - 1;
-  if (p > max_ranks || m > max_ranks) return transformer_error("more than a million stages or chunks");
   InFlight flight;
   flight.layers_per_chunk = Exact(shape.layers) / p / m;
   if (m == 1) {

@@ -39,6 +39,10 @@ class TransformerReader {
   }
 
   bool flags() {
+    if (shape.hidden % shape.heads != 0)
+      return errors_.fail_at(
+          place_, "heads", -1,
+          "is " + std::to_string(shape.heads) + ", and hidden " + std::to_string(shape.hidden) + " is no multiple of it");
     shape.sequence_parallel = stated_.sequence_parallel();
     shape.gated_mlp = stated_.gated();
     shape.hidden_dropout = shape.attention_dropout = !stated_.has_dropout() || stated_.dropout();
@@ -54,11 +58,11 @@ class TransformerReader {
   bool bytes() {
     const auto element = [&](const char* field, bool has, std::int64_t value, std::uint64_t& out) {
       if (!has) return true;
-      if (value >= 1 && value <= 64) {
+      if (value == 1 || value == 2 || value == 4 || value == 8) {
         out = static_cast<std::uint64_t>(value);
         return true;
       }
-      return errors_.fail_at(place_, field, -1, "is " + std::to_string(value) + " bytes an element, must be 1 to 64");
+      return errors_.fail_at(place_, field, -1, "is " + std::to_string(value) + " bytes an element, must be 1, 2, 4 or 8");
     };
     if (!element("element_bytes", stated_.has_element_bytes(), stated_.element_bytes(), shape.activation_bytes) ||
         !element("gradient_bytes", stated_.has_gradient_bytes(), stated_.gradient_bytes(), shape.gradient_bytes) ||

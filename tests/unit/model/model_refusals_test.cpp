@@ -152,6 +152,28 @@ TEST(ModelRefusals, Regions) {
   expect_refusal("region { id: 'one' op: ['f', 'g'] }\nregion { id: 'two' op: 'g' }", "line 6: regions 'one' and 'two' overlap");
   expect_refusal("region { id: 'one' op: 'g' }\n\nregion { id: 'two' op: ['f', 'g'] }", "line 7: regions 'two' and 'one' overlap");
   expect_refusal("region { id: 'one' op: 'f' }\nregion { id: 'same' op: 'f' }", "line 6: regions ");
+  expect_refusal("region { id: 'one' mode: OFFLOAD tensor: 'x' }\nregion { id: 'two' mode: OFFLOAD tensor: 'x' }",
+                 "line 6: regions 'one' and 'two' both offload 'x'");
+}
+
+// A hundred thousand of everything that a reader could look through once for each: what is quadratic in it takes minutes.
+TEST(ModelRefusals, LargeListsAreReadOnce) {
+  constexpr int many = 100'000;
+  std::string tensors, names, layers;
+  for (int i = 0; i < many; ++i) {
+    const std::string id = std::to_string(i);
+    tensors += "tensor { id: 't" + id + "' }\n";
+    names += (i == 0 ? "'t" : ",'t") + id + "'";
+    layers += "layer { id: 'l" + id + "' reads: 'l" + std::to_string((i + 1) % many) + "' }\n";
+  }
+  // One op that saves all that it makes, and one that makes all of it again in place.
+  EXPECT_EQ(refusal("general {\n" + tensors + "op { writes: [" + names + "] saves: [" + names + "] backward {} }\nop { writes: [" + names +
+                    "] }\nop { phase: 'loss' }\n}"),
+            "accepted");
+  EXPECT_THAT(refusal("graph { input { id: 'x' }\n" + layers + "}"), HasSubstr("the layers form a cycle"));
+  std::string reads = "graph { ";
+  for (int i = 0; i < many; ++i) reads += "input { id: 't" + std::to_string(i) + "' }\n";
+  EXPECT_EQ(refusal(reads + "layer { id: 'all' reads: [" + names + "] } }"), "accepted");
 }
 
 // Names of operators are looked up when the policy is followed: an operator that no op has is named, with those that there are.

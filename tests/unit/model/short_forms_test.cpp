@@ -319,7 +319,12 @@ TEST(TransformerFile, SaysLineAndFieldOfWhatIsWrong) {
   expect("pipeline_stages: 0", "3: transformer.pipeline_stages is 0, must be at least 1");
   expect("stage: 1", "3: transformer.stage is 1, the last is 0");
   expect("optimizer: 'lion'", "3: transformer.optimizer 'lion' is none of none, sgd, momentum, adam");
-  expect("element_bytes: 0", "3: transformer.element_bytes is 0 bytes an element, must be 1 to 64");
+  expect("element_bytes: 0", "3: transformer.element_bytes is 0 bytes an element, must be 1, 2, 4 or 8");
+  expect("element_bytes: 3", "3: transformer.element_bytes is 3 bytes an element");
+  EXPECT_THAT(refusal("transformer { sequence: 8 micro_batch: 1 hidden: 256 heads: 7 layers: 1 vocabulary: 9 }"),
+              HasSubstr("line 1: transformer.heads is 7, and hidden 256 is no multiple of it"));
+  expect("pipeline_stages: 4294967296 interleave: 4294967296", "2: transformer: pipeline is 4294967296, must be at most a million");
+  expect("tensor_parallel: 2000000", "2: transformer: tensor is 2000000, must be at most a million");
   expect("data_shard: 4", "3: transformer.data_shard is 4, must be 0 to 3");
   expect("key_value_heads: 3", "2: transformer: heads are no multiple of key-value heads");
   expect("interleave: 2", "2: transformer: interleaving needs more than one pipeline stage");
