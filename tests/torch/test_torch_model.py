@@ -153,6 +153,17 @@ class CommandTest(TorchTest):
     def test_encoder_with_dropout(self):
         self.check_beside_the_recorded("encoder", "Encoder.blocks.layers.*", 0.012)
 
+    def test_costs_are_no_times_and_figures_are_estimates(self):
+        file = self.folder / "m.textproto"
+        self.model(MODELS, "mlp", "-o", file)
+        plan = json.loads(self.plain([LIVESET, "plan", file, "--format", "json"]).stdout)
+        self.assertIn("without running a kernel", plan["estimate"])
+        rules = {rule["policy"]: rule for rule in plan["rules_of_thumb"]}
+        self.assertEqual(rules["under:5ms"]["refused"], "the model's costs are no times")
+        self.assertNotRegex(self.plain([LIVESET, "plan", file]).stdout, r"\d (ns|us|µs|ms|s)\b")
+        predicted = json.loads(self.plain([LIVESET, "predict", file, "--format", "json"]).stdout)
+        self.assertEqual(predicted["estimate"], plan["estimate"])
+
     def test_what_the_call_gets_wrong(self):
         for target, message in ((f"{MODELS}:absent", "has no function 'absent' (it has blocks_of, encoder, main, make_encoder"),
                                 (str(MODELS), "names no function (name a script and a function in it"),

@@ -72,7 +72,7 @@ Status run(const Options& options, Context& context) {
   report.estimate = subject->model.estimate;
   report.layers = subject->model.units.size();
   report.budget = *budget;
-  report.times = subject->model.conventions.drop_at_region_end;
+  report.times = subject->model.costs_are_times();
   report.result = std::move(*result);
   if (context.format == Format::json)
     print_json(report::plan_json(report));
@@ -92,7 +92,7 @@ void add_plan(CLI::App& app, Context& context) {
   command->footer(
       "The peak is that of requested bytes, statics included; the extra cost is what runs again, in the model's unit (nanoseconds of a "
       "recorded "
-      "step).\n"
+      "step). A peak that is called an estimate lies inside of a region of a recorded step.\n"
       "frontier: bytes against extra cost; nothing that was tried beats a line in both. Rotor chains are optimal among persistent "
       "schedules; "
       "chains of up to 12 layers are searched exactly. Of other models, and of recorded steps, sets of modules of the whole tree are "

@@ -66,7 +66,7 @@ struct Op {
   bool packs_before = false;  // its saves are packed before its kernel runs
   bool random = false, side_effect = false;
   bool continues = false;       // a further part of the op before it
-  std::uint64_t cost = 0;       // nanoseconds in a recorded step, else any unit
+  std::uint64_t cost = 0;       // in Model::cost_unit
   std::uint64_t workspace = 0;  // bytes
   Slice reads, writes, saves, frees;
 };
@@ -142,12 +142,14 @@ struct Model {
   Microbatches microbatches;
   Physical physical;
   std::vector<Expectation> expectations;
+  std::string cost_unit;                                 // "ns"; empty: any, and costs are no times
   std::string estimate;                                  // why what it predicts is an estimate; empty: nothing is assumed
   std::map<std::string, Formula, std::less<>> formulas;  // by what stands behind the '/' of an id, of one tensor; of a static by its id
   std::optional<plan::RotorChain> rotor;                 // the same as a chain of stages, for the planner
   // Of a recorded step: what its job did before. Null: not known, the step is one of many that are alike.
   std::shared_ptr<const std::vector<PastPart>> past;
 
+  bool costs_are_times() const { return cost_unit == "ns"; }
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
 };
@@ -200,7 +202,9 @@ Result<Model> make_chain(const std::vector<std::uint64_t>& bytes, const std::vec
 // Reads a model file: protobuf text format, or JSON when it begins with '{'. Errors say line (text format) and field.
 Result<Model> read_model(const std::string& path);
 Result<Model> parse_model(std::string_view text, const std::string& file);
-// In text format, a line an op and a tensor: the general form, of a rotor chain that form. parse_model() gives the same model again.
+// In text format, a line an op and a tensor: the general form, of a rotor chain that form. parse_model() gives the same model again, but
+// for what the format has no field for: Model::formulas and past, Microbatches::chunk_ends, Tensor::once, and the blocks of a recorded
+// step. So what a transformer's stage or a recorded step on a device is predicted to take can differ from what its text is.
 std::string model_text(const Model& model);
 
 }  // namespace liveset::model

@@ -55,6 +55,9 @@ class Reader {
   Result<Model> read(const proto::Model& parsed, const Place& root) {
     Model& model = builder_.model;
     model.name = parsed.name();
+    model.cost_unit = parsed.cost_unit();
+    if (!model.cost_unit.empty() && !model.costs_are_times())
+      errors_.fail_at(root, "cost_unit", -1, "'" + model.cost_unit + "' is not ns", "leave it out where costs are no nanoseconds");
     dims(parsed, root);
     conventions(parsed.conventions(), root.inner("conventions"), model.conventions);
     microbatches(parsed.schedule(), root.inner("schedule"));
@@ -77,6 +80,7 @@ class Reader {
     if (!errors_.failed()) statics(parsed, root);
     if (!errors_.failed()) physical(parsed.physical(), root.inner("physical"));
     if (!errors_.failed() && parsed.has_mlp()) mlp_physical(parsed);
+    if (!parsed.estimate().empty()) model.estimate += (model.estimate.empty() ? "" : "; ") + parsed.estimate();
     if (!errors_.failed()) expectations(parsed, root);
     if (errors_.failed()) return errors_.take();
     Result<Model> finished = builder_.finish();

@@ -17,6 +17,8 @@ class Writer {
   std::string write() {
     proto::Model head;
     head.set_name(model_.name);
+    head.set_cost_unit(model_.cost_unit);
+    head.set_estimate(model_.estimate);
     conventions(*head.mutable_conventions());
     line("", head);
     schedule();

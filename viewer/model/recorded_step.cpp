@@ -470,6 +470,7 @@ class StepReader {
     const trace::Heap& heap = names.heaps[ledger_.shown_heap];
     out.heap = names.string(heap.name);
     model.name = "step " + std::to_string(step_.number) + " of " + file_.path();
+    model.cost_unit = "ns";
     model.conventions.rerun = Conventions::Rerun::early_stop;
     model.conventions.physical_copy = true;
     model.conventions.drop_at_region_end = true;

@@ -67,8 +67,16 @@ class Search {
     ++out_.tried;
     spent_ += prediction->memory.events.size() + model_.ops.size();
     if (options_.progress) options_.progress(std::min(spent_, all_ops()), all_ops());
-    found_.push_back({text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, std::move(operations)});
+    found_.push_back(candidate(text, *prediction, std::move(operations)));
     return Done{};
+  }
+  static Candidate candidate(const std::string& text, const Prediction& prediction, std::vector<std::string> operations) {
+    return {text,
+            prediction.memory.peak_bytes,
+            prediction.memory.peak_is_estimate,
+            prediction.extra_cost,
+            prediction.forward_cost,
+            std::move(operations)};
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
   std::uint64_t all_ops() const { return max_candidate_ops + options_.regions.max_ops; }
@@ -77,7 +85,7 @@ class Search {
     const Result<Prediction> prediction = predict(model_, policy, options_.predict);
     if (!prediction) return prediction.error();
     Listed listed;
-    listed.candidate = {policy.text, prediction->memory.peak_bytes, prediction->extra_cost, prediction->forward_cost, {}};
+    listed.candidate = candidate(policy.text, *prediction, {});
     listed.to_host_bytes = prediction->offloaded_bytes;
     listed.to_device_bytes = prediction->prefetched_bytes;
     return listed;
@@ -98,7 +106,7 @@ class Search {
       rule.candidate.policy = text;
       if (policy.kind == Policy::Kind::equal_segments && policy.number > layers) {
         rule.refused = "the model has " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
-      } else if (policy.kind == Policy::Kind::under && !model_.conventions.drop_at_region_end) {
+      } else if (policy.kind == Policy::Kind::under && !model_.costs_are_times()) {
         rule.refused = "the model's costs are no times";
       } else if (Result<Listed> each = listed(policy); each) {
         rule = std::move(*each);
@@ -228,6 +236,7 @@ class Search {
         out_.least_of = "all schedules";
       else if (out_.least_budget == least_of_sets_)
         out_.least_of = "sets of modules";
+      if (out_.frontier.front().peak_is_estimate) out_.least_of.clear();
       out_.least_is_exact = !out_.least_of.empty();
     }
     if (options_.budget)

@@ -21,6 +21,7 @@ namespace liveset::model {
 struct Candidate {
   std::string policy;  // as predict --policy takes it; "exact": a schedule of exact search, whose operations say it
   std::uint64_t peak_bytes = 0;
+  bool peak_is_estimate = false;                   // MemoryCurve::peak_is_estimate
   std::uint64_t extra_cost = 0, forward_cost = 0;  // in the model's unit
   std::vector<std::string> operations;             // of rotor, revolve and exact search: "Fck1", "f3", "d2", "b4"
 };
@@ -44,7 +45,7 @@ struct SearchResult {
   std::optional<Candidate> best;               // the fastest within the budget, with the least peak among those; none: infeasible
   std::uint64_t least_budget = 0;              // the least peak of the frontier
   std::uint64_t lower_bound = 0;               // no schedule whatever needs less
-  bool least_is_exact = false;                 // least_budget is the least of what `least_of` says
+  bool least_is_exact = false;                 // least_budget is the least of what `least_of` says, and that peak no estimate
   std::string least_of;                        // "all schedules", "persistent schedules", "sets of modules"; empty: of what was tried
   std::optional<std::uint64_t> backward_cost;  // of a rotor chain: makespan = forward_cost + backward_cost
   std::uint64_t tried = 0;

@@ -49,7 +49,8 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
 // Where blocks are as large as they are asked for and go at once, requested, allocated and active are one. Null: the model does not tell.
 const CounterPeak* counter_peak(const Model& model, const PredictedCounters& counters, CounterKind kind);
 
-// Policies that are worth a look where none is asked for: those that need no number, and thirds of the way between.
+// Policies that are worth a look where none is asked for: save-all, full, sqrt, and segments of 2, of 5 and of all layers, as far as the
+// model has so many.
 std::vector<Policy> usual_policies(const Model& model);
 
 // Bytes by class that live after the event; `never`: the statics alone. `size`: of a block that was asked for in so many bytes.

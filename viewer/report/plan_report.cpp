@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "viewer/report/model_report.h"
 #include "viewer/report/or_null.h"
 
 namespace liveset::report {
@@ -12,7 +13,9 @@ using model::Candidate;
 using nlohmann::ordered_json;
 
 ordered_json candidate_json(const PlanReport& report, const Candidate& candidate) {
-  ordered_json json{{"policy", candidate.policy}, {"peak", {{"bytes", candidate.peak_bytes}}}, {"extra_cost", candidate.extra_cost}};
+  ordered_json json{{"policy", candidate.policy},
+                    {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", candidate.peak_is_estimate}}},
+                    {"extra_cost", candidate.extra_cost}};
   if (report.result.backward_cost) json["makespan"] = candidate.forward_cost + *report.result.backward_cost;
   json["forward_cost"] = candidate.forward_cost;
   json["operations"] = candidate.operations;
@@ -57,6 +60,16 @@ Cell cost_cell(const PlanReport& report, TableFormat format, std::uint64_t cost)
   return report.times && format == TableFormat::text ? Cell::words(format_time(cost)) : Cell::count(cost);
 }
 
+// "2.00 MiB, an estimate"
+std::string peak_text(const Candidate& candidate, const Style& style) {
+  return format_bytes(candidate.peak_bytes, style.exact_bytes) + (candidate.peak_is_estimate ? ", an estimate" : "");
+}
+// For people. In a machine's table the number stays alone, and a column beside it says whether it is an estimate.
+Cell peak_cell(const Candidate& candidate, TableFormat format, const Style& style) {
+  const bool in_words = format == TableFormat::text && candidate.peak_is_estimate;
+  return in_words ? Cell::words(peak_text(candidate, style)) : Cell::bytes(candidate.peak_bytes);
+}
+
 // "12.5%" above the extra time that the frontier needs for the same peak.
 std::string above_text(const Distance& distance) {
   if (!distance.cost) return "-";
@@ -74,12 +87,22 @@ std::string listed_table(const PlanReport& report, const std::string& title, con
       continue;
     }
     const Distance distance = listed.copies() ? Distance() : distance_of(report.result, candidate);
-    table.row({Cell::words(candidate.policy), Cell::bytes(candidate.peak_bytes),
+    table.row({Cell::words(candidate.policy), peak_cell(candidate, TableFormat::text, style),
                Cell::words(cost_text(report, candidate.extra_cost) + (listed.copies() ? " + copies" : "")),
                Cell::words(listed.copies() ? "not known" : above_text(distance)),
                distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
   }
   return "\n" + table.render() + refused;
+}
+
+// `all`: the whole frontier and the rules of thumb are shown, too.
+bool shows_estimate(const model::SearchResult& result, bool all) {
+  const auto is_estimate = [](const Candidate& candidate) { return candidate.peak_is_estimate; };
+  const auto of_listed = [](const model::Listed& listed) { return listed.candidate.peak_is_estimate; };
+  if (std::any_of(result.given.begin(), result.given.end(), of_listed)) return true;
+  if (!all) return result.best ? result.best->peak_is_estimate : !result.frontier.empty() && result.frontier.front().peak_is_estimate;
+  return std::any_of(result.frontier.begin(), result.frontier.end(), is_estimate) ||
+         std::any_of(result.rules.begin(), result.rules.end(), of_listed);
 }
 
 }  // namespace
@@ -111,22 +134,30 @@ ordered_json plan_json(const PlanReport& report) {
 }
 
 std::string plan_table(const PlanReport& report, TableFormat format, const Style& style) {
-  Table table({{"peak", true}, {"extra", true}, {"of forward", true}, {"policy", false, 0, true}}, format, style);
-  for (const Candidate& candidate : report.result.frontier)
-    table.row({Cell::bytes(candidate.peak_bytes), cost_cell(report, format, candidate.extra_cost),
-               Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1)),
-               Cell::words(candidate.policy)});
+  std::vector<Column> columns{{"peak", true}, {"extra", true}, {"of forward", true}};
+  if (format != TableFormat::text) columns.push_back({"estimate"});
+  columns.push_back({"policy", false, 0, true});
+  Table table(columns, format, style);
+  for (const Candidate& candidate : report.result.frontier) {
+    std::vector<Cell> row{peak_cell(candidate, format, style), cost_cell(report, format, candidate.extra_cost),
+                          Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1))};
+    if (format != TableFormat::text) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
+    row.push_back(Cell::words(candidate.policy));
+    table.row(std::move(row));
+  }
   return table.render();
 }
 
 std::string plan_text(const PlanReport& report, bool sweep, const Style& style) {
   const model::SearchResult& result = report.result;
+  const bool all = sweep || !report.budget;
   const auto bytes = [&](std::uint64_t number) { return format_bytes(number, style.exact_bytes); };
   std::string text;
   if (report.budget && result.best) {
     const Candidate& best = *result.best;
     text += "policy        " + printable(best.policy, style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
-            bytes(*report.budget) + "\nextra cost    " + cost_text(report, best.extra_cost) + " (" +
+            bytes(*report.budget) + (best.peak_is_estimate ? ", an estimate" : "") + "\nextra cost    " +
+            cost_text(report, best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";
     if (!best.operations.empty()) {
       std::string operations;
@@ -134,18 +165,19 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
       text += "operations    " + wrapped(operations, style, 14) + "\n";
     }
   } else if (report.budget) {
-    text += "infeasible, least is " + bytes(result.least_budget) +
+    text += "infeasible, least is " + (result.frontier.empty() ? bytes(result.least_budget) : peak_text(result.frontier.front(), style)) +
             (result.least_is_exact ? " (exactly, of " + result.least_of + ")\n" : " (the least that was found)\n");
   }
-  if (sweep || !report.budget) {
+  if (all) {
     text += (text.empty() ? "" : "\n") + std::string("frontier\n") + plan_table(report, TableFormat::text, style);
     text += "lower bound   " + bytes(result.lower_bound) + ": no schedule needs less\n";
   }
   if (!result.given.empty()) text += listed_table(report, "policy", result.given, style);
-  if (sweep || !report.budget) text += listed_table(report, "rule of thumb", result.rules, style);
+  if (all) text += listed_table(report, "rule of thumb", result.rules, style);
   for (const model::Absent& absent : result.absent)
     text += (&absent == result.absent.data() ? "\n" : "") + wrapped(absent.planner + " left out: " + absent.why, style, 2) + "\n";
-  if (!report.estimate.empty()) text += "\nestimate      " + wrapped(report.estimate, style, 14) + "\n";
+  if (shows_estimate(result, all)) text += "\n" + wrapped(std::string(estimate_reason), style, 2) + "\n";
+  if (!report.estimate.empty()) text += "\nestimate      " + wrapped(printable(report.estimate, style), style, 14) + "\n";
   return text;
 }
 

@@ -156,6 +156,24 @@ TEST(PlanTree, RulesOfThumbStandBesideTheFrontier) {
   EXPECT_FALSE(search(blocks(), options));
 }
 
+// Not the conventions say what a cost is: a step on fake tensors has those of PyTorch, and counts operations.
+TEST(PlanTree, CostsAreTimesOnlyWhereTheModelSaysSo) {
+  Model model = blocks();
+  const auto under = [&]() -> Listed {
+    const Result<SearchResult> found = search(model);
+    EXPECT_TRUE(found);
+    for (const Listed& rule : found->rules)
+      if (rule.candidate.policy == "under:5ms") return rule;
+    return {};
+  };
+  model.conventions.drop_at_region_end = true;
+  EXPECT_EQ(under().refused, "the model's costs are no times");
+  model.conventions.drop_at_region_end = false;
+  model.cost_unit = "ns";
+  EXPECT_EQ(under().refused, "");
+  EXPECT_GT(under().candidate.extra_cost, 0U) << "every layer takes less than 5 ms";
+}
+
 // A policy that the caller names and that fits is never called infeasible.
 TEST(PlanTree, AGivenPolicyThatFitsIsAPlan) {
   const Model model = parsed(R"(general {

@@ -53,6 +53,30 @@ TEST(ProgramFile, WrittenAndReadAgainItIsTheSame) {
   EXPECT_EQ(model_text(*again), text);
 }
 
+TEST(ProgramFile, UnitOfCostsAndWhatIsAnEstimateAreKept) {
+  const Result<Model> plain = parse_model(body, "");
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->estimate, "");
+  EXPECT_FALSE(plain->costs_are_times());
+  const Result<Model> model = parse_model("cost_unit: 'ns' estimate: 'no \"kernel\" ran'\n" + body, "");
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_TRUE(model->costs_are_times());
+  EXPECT_EQ(model->estimate, "no \"kernel\" ran");
+  const Result<Model> again = parse_model(model_text(*model), "");
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->cost_unit, "ns");
+  EXPECT_EQ(again->estimate, model->estimate);
+  EXPECT_THAT(refusal("\ncost_unit: 'ms'\n" + body), HasSubstr("line 2: cost_unit 'ms' is not ns"));
+}
+
+TEST(ProgramFile, AnEstimateIsAddedToThatOfTheShortForm) {
+  const std::string mlp = "mlp { batch: 2 widths: [3, 4] element_bytes: 2 }\n";
+  const Result<Model> own = parse_model(mlp, ""), both = parse_model(mlp + "estimate: 'and more'\n", "");
+  ASSERT_TRUE(own && both);
+  ASSERT_FALSE(own->estimate.empty());
+  EXPECT_EQ(both->estimate, own->estimate + "; and more");
+}
+
 std::string changed(const std::string& from, const std::string& to) {
   std::string text = body;
   const std::size_t at = text.find(from);

@@ -9,12 +9,14 @@
 
 #include "viewer/compare/model_side.h"
 #include "viewer/report/gap_report.h"
+#include "viewer/report/plan_report.h"
 #include "viewer/report/whatif_report.h"
 
 namespace liveset::report {
 namespace {
 
 using nlohmann::ordered_json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using trace::Phase;
@@ -71,6 +73,43 @@ TEST(EstimatedPeak, ForwardOfARegionThatDecidesThePeak) {
               HasSubstr("policy,requested,peak in,extra_ns,extra_percent_of_forward,estimate,to_host_bytes,to_device_bytes\n"
                         "save-all,520,forward,0,0.0000,,0,0\nby-hand,320,forward,2,66.6667,yes,0,0\n"));
   EXPECT_EQ(whatif_json(report).at("peak").at("estimate"), false) << "of save-all";
+}
+
+// x 10, a 100 and the scratch live at once whatever is checkpointed, so the lower bound is the scratch's 300 and c: the plan's 320 is one
+// of a region's forward.
+TEST(EstimatedPeak, OfAPlan) {
+  PlanReport report;
+  const model::Model model = model_of(recorded(300));
+  model::SearchOptions options;
+  options.budget = 330;
+  options.given = {*model::parse_policy("save-all"), *model::parse_policy("by-hand")};
+  Result<model::SearchResult> found = model::search(model, options);
+  ASSERT_TRUE(found) << found.error().message();
+  report.budget = options.budget;
+  report.result = std::move(*found);
+  ASSERT_TRUE(report.result.best);
+  EXPECT_TRUE(report.result.best->peak_is_estimate);
+  EXPECT_FALSE(report.result.given[0].candidate.peak_is_estimate);
+  EXPECT_TRUE(report.result.given[1].candidate.peak_is_estimate);
+  EXPECT_FALSE(report.result.least_is_exact);
+  const ordered_json json = plan_json(report);
+  EXPECT_EQ(json.at("peak"), ordered_json({{"bytes", 320}, {"estimate", true}}));
+  EXPECT_EQ(json.at("policies").at(0).at("peak"), ordered_json({{"bytes", 520}, {"estimate", false}}));
+  EXPECT_THAT(plan_text(report, false, {}), HasSubstr("peak          320 B of 330 B, an estimate\n"));
+  EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\n  320 B, an estimate "));
+  EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\nan estimate: a recorded step does not tell all"));
+  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("\n320,"));
+  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr(",yes,"));
+  report.budget = 100;
+  report.result.best.reset();
+  EXPECT_THAT(plan_text(report, false, {}), HasSubstr("infeasible, least is 320 B, an estimate (the least that was found)\n"));
+}
+
+// What a file says of itself goes to the terminal as text, and never as a command to it.
+TEST(EstimatedPeak, WhatAFileAssumesIsPrintedAsText) {
+  PlanReport report;
+  report.estimate = model_of("estimate: 'red \033[31m'\nchain { length: 2 }").estimate;
+  EXPECT_THAT(plan_text(report, false, {}), AllOf(HasSubstr("estimate      red "), Not(HasSubstr("\033"))));
 }
 
 TEST(EstimatedPeak, NoneWithoutARegionOrWhereAnotherMomentIsAsHigh) {

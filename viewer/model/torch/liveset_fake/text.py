@@ -12,6 +12,8 @@ HEADER = """\
 # cost: floating point operations where torch.utils.flop_counter has a formula, else bytes read and written.
 # torch.compile is off: what is compiled is modelled as it is written.
 """
+ESTIMATE = ("made without running a kernel, so without what lives inside of one operator: copies that a kernel makes for itself, workspaces of "
+            "libraries, buffers of collectives")
 CPU_RNG_STATE = 5056  # torch.get_rng_state().nbytes
 
 
@@ -82,7 +84,8 @@ class Writer:
             if storage.from_step:
                 fields.append(f"from_step: {storage.from_step}")
             body.append("static_storage { " + " ".join(fields) + " }")
-        if self.device == "cuda" and any(op.name.rpartition(".")[2] in kernels.GEMMS for op in self.ops):
+        uses_cublas = self.device == "cuda" and any(op.name.rpartition(".")[2] in kernels.GEMMS for op in self.ops)
+        if uses_cublas:
             for thread, step in (("forward", 0), ("backward", 1)):
                 body.append(f'static_storage {{ id: "cuBLAS workspace of {thread} (estimate)" memory_class: "library" '
                             f"bytes: {kernels.cublas_workspace()} from_step: {step} }}")
@@ -91,6 +94,9 @@ class Writer:
         for note in self.recorder.notes:
             head += f"# note: {note}\n"
         head += f"name: {quoted(name)}\n"
+        # Costs are no times, so there is no cost_unit.
+        assumed = ["workspaces of operators"] * any(op.workspace for op in self.ops) + ["cuBLAS's workspaces"] * uses_cublas
+        head += f"estimate: {quoted(ESTIMATE + ''.join('; ' + each + ' are estimated' for each in assumed))}\n"
         head += "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY }\n"
         if options.device == "cpu":
             head += f'physical {{ allocator: "none" heap: "cpu" rng_state: {CPU_RNG_STATE} }}\n'
