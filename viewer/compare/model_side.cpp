@@ -31,6 +31,12 @@ std::string dotted(std::string path) {
 
 std::uint64_t rounded(std::uint64_t requested) { return ledger::size_units(requested) * ledger::size_unit; }
 
+void name_static(Item& item, std::string_view name, ItemBuilder& builder) {
+  item.name = builder.text(name);
+  item.slot = name == trace::class_name(item.memory_class) ? 0 : item.name;
+  item.is_own_name = item.slot != 0 && family_of(item.memory_class, item.phase) == Family::fixed;
+}
+
 Phase counted_phase(Phase phase) { return phase == Phase::loss ? Phase::forward : phase; }
 
 }  // namespace
@@ -47,7 +53,8 @@ bool ModelSide::has_bytes() const {
 void ModelSide::follow() {
   const model::MemoryCurve& memory = prediction_.memory;
   for (const model::StaticStorage& storage : memory.statics) static_bytes_ += block_bytes(storage.bytes);
-  std::uint64_t now = block_peak_ = static_bytes_;
+  std::uint64_t now = block_peak_ = static_bytes_, staying = static_bytes_;
+  bool backward = false, optimizer = false;
   std::uint32_t microbatch = 0;
   Phase phase = Phase::other;
   std::unordered_map<std::string_view, std::uint32_t> numbers;
@@ -56,7 +63,21 @@ void ModelSide::follow() {
   for (std::uint64_t i = 0; i < memory.events.size(); ++i) {
     const MemoryEvent& event = memory.events[i];
     const PredictedBlock& block = memory.blocks[event.block];
+    backward = backward || event.phase == Phase::backward || event.phase == Phase::recompute || event.phase == Phase::optimizer;
+    optimizer = optimizer || event.phase == Phase::optimizer;
+    const auto raise_moving = [&] {
+      const std::uint64_t bytes = now - staying;
+      moving_peak_ = std::max(moving_peak_, bytes);
+      moving_since_backward_ = backward ? std::max(moving_since_backward_, bytes) : bytes;
+      moving_since_optimizer_ = optimizer ? std::max(moving_since_optimizer_, bytes) : bytes;
+    };
+    raise_moving();
     now = event.alloc ? now + block_bytes(block.bytes) : now - block_bytes(block.bytes);
+    if (block.stays) {
+      staying += block_bytes(block.bytes);
+      step.op = none;  // no op of the model makes it
+    }
+    raise_moving();
     if (event.alloc && block.op != none && !block.came_back &&
         (block.op != step.op || block.microbatch != microbatch || block.phase != phase)) {
       const model::Op &now_runs = model_->ops[block.op], *const before = step.op == none ? nullptr : &model_->ops[step.op];
@@ -134,6 +155,10 @@ Item ModelSide::item_of(const PredictedBlock& block, ItemBuilder& builder, std::
   // As a trace tells of what a node of backward makes: by the node.
   const std::string_view made_by = op == nullptr ? "" : std::string_view(op->name);
   const std::size_t slash = name.rfind('/');
+  if (block.stays) {
+    name_static(item, name, builder);
+    return item;
+  }
   if (is_value || item.is_own_name)
     item.slot = builder.text(slash == std::string_view::npos ? name : name.substr(slash + 1));
   else
@@ -153,10 +178,7 @@ void ModelSide::add_items() {
     item.memory_class = storage.memory_class;
     item.is_older = true;
     item.bytes = block_bytes(storage.bytes);
-    const std::string_view name = without_number(storage.id);
-    item.name = builder.text(name);
-    if (name != trace::class_name(storage.memory_class)) item.slot = item.name;
-    item.is_own_name = item.slot != 0 && family_of(item.memory_class, item.phase) == Family::fixed;
+    name_static(item, without_number(storage.id), builder);
     builder.add(item);
   }
   if (peak_event_ == model::never) return;
@@ -266,10 +288,14 @@ void ModelSide::prefer_other() {
 }
 
 std::uint64_t ModelSide::step_peak(std::uint64_t index) const {
-  std::uint64_t statics = 0;
-  for (const model::StaticStorage& storage : model_->statics)
+  std::uint64_t statics = 0, with_backward = 0, with_optimizer = 0;
+  for (const model::StaticStorage& storage : model_->statics) {
     if (storage.from_step <= index) statics += block_bytes(storage.bytes);
-  return block_peak_ - static_bytes_ + statics;
+    if (model::comes_in_step(storage, index))
+      (model::phase_of_coming(storage) == Phase::backward ? with_backward : with_optimizer) += block_bytes(storage.bytes);
+  }
+  return statics +
+         std::max({moving_peak_, with_backward + moving_since_backward_, with_backward + with_optimizer + moving_since_optimizer_});
 }
 
 }  // namespace liveset::compare

@@ -22,7 +22,8 @@ class ModelSide {
   void look_at(const ledger::Place& other);
   // As TraceSide's.
   void prefer_other();
-  // The highest sum of blocks of the step of this index: what a model has from a later step on is not in it yet.
+  // The highest sum of blocks of the step of this index: what a model has from the next step on comes in it (model::phase_of_coming),
+  // what it has from a later one on is not in it yet.
   std::uint64_t step_peak(std::uint64_t index) const;
   // No tensor and no storage has a size of its own: there is nothing to compare in bytes.
   bool has_bytes() const;
@@ -49,6 +50,8 @@ class ModelSide {
   model::Prediction prediction_;
   std::vector<Step> steps_;
   std::uint64_t static_bytes_ = 0, block_peak_ = 0, peak_event_ = model::never;
+  // Without statics: at any time, from backward on, from the optimizer on; where there is no such phase, at the step's end.
+  std::uint64_t moving_peak_ = 0, moving_since_backward_ = 0, moving_since_optimizer_ = 0;
   bool rounds_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include "viewer/model/predict.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "viewer/model/file_place.h"
@@ -19,7 +20,10 @@ class Executor {
   Executor(const Model& model, Schedule schedule, const PredictOptions& options)
       : model_(model), schedule_(std::move(schedule)), builder_(model.conventions.physical_copy) {
     for (const StaticStorage& storage : model.statics)
-      if (storage.from_step <= options.step) out_.memory.statics.push_back(storage);
+      if (storage.from_step <= options.step)
+        out_.memory.statics.push_back(storage);
+      else if (comes_in_step(storage, options.step))
+        coming_.push_back(&storage);
     out_.memory.static_bytes = static_bytes(model, options);
     live_bytes_ = out_.memory.peak_bytes = out_.memory.static_bytes;
     std::fill(std::begin(out_.memory.phase_peak), std::end(out_.memory.phase_peak), 0);
@@ -39,9 +43,12 @@ class Executor {
       follow(instruction);
       if (failed_) return Error{ErrorKind::unreadable, "", {}, one_line("bad model: " + wrong_), ""};
     }
+    phase_ = Phase::optimizer;
+    if (!coming_.empty()) come(true);
     out_.ledger = builder_.finish();
     out_.boundaries = std::move(schedule_.boundaries);
     out_.extra = std::move(schedule_.extra);
+    std::move(came_.begin(), came_.end(), std::back_inserter(out_.extra));
     out_.extra_cost = recompute_cost_;
     return std::move(out_);
   }
@@ -74,6 +81,7 @@ class Executor {
   void follow(const Instruction& instruction) {
     microbatch_ = instruction.microbatch;
     phase_ = instruction.phase;
+    if (!coming_.empty()) come(false);
     switch (instruction.what) {
       case Do::run: return run_op(instruction);
       case Do::begin: return make(instruction.subject, {}, none);
@@ -84,6 +92,26 @@ class Executor {
       case Do::offload: return move(instruction.subject, true);
       case Do::prefetch: return move(instruction.subject, false);
     }
+  }
+
+  // The static storages that come in this step and in this phase.
+  void come(bool is_end) {
+    if (phase_ != Phase::backward && phase_ != Phase::recompute && phase_ != Phase::optimizer) return;
+    const auto stay = std::stable_partition(coming_.begin(), coming_.end(), [&](const StaticStorage* storage) {
+      return phase_ != Phase::optimizer && phase_of_coming(*storage) == Phase::optimizer;
+    });
+    for (auto each = stay; each != coming_.end(); ++each) {
+      optimizer_makes_states_ = !is_end && (optimizer_makes_states_ || phase_of_coming(**each) == Phase::optimizer);
+      Tensor tensor;
+      tensor.id = (*each)->id;
+      tensor.bytes = (*each)->bytes;
+      tensor.memory_class = (*each)->memory_class;
+      tensor.value = false;
+      const auto index = static_cast<std::uint32_t>(tensors_ + came_.size());
+      out_.memory.blocks[add_block(index, none, tensor.bytes, tensor.memory_class, 0)].stays = true;
+      came_.push_back(std::move(tensor));
+    }
+    coming_.erase(stay, coming_.end());
   }
 
   // The id of a value in the ledger.
@@ -241,8 +269,9 @@ class Executor {
   void add_event(std::uint32_t block, bool alloc) {
     MemoryCurve& memory = out_.memory;
     if (live_bytes_ > memory.peak_bytes) memory.peak_event = memory.events.size();
+    const bool is_uncertain = phase_ == Phase::optimizer ? optimizer_makes_states_ : is_estimate_;
     const auto raise = [&](std::uint64_t& peak, bool& is_estimate) {
-      is_estimate = live_bytes_ > peak ? is_estimate_ : is_estimate && (is_estimate_ || live_bytes_ < peak);
+      is_estimate = live_bytes_ > peak ? is_uncertain : is_estimate && (is_uncertain || live_bytes_ < peak);
       peak = std::max(peak, live_bytes_);
     };
     raise(memory.peak_bytes, memory.peak_is_estimate);
@@ -253,7 +282,7 @@ class Executor {
     event.op = op_;
     event.alloc = alloc;
     event.phase = phase_;
-    event.is_estimate = is_estimate_;
+    event.is_estimate = is_uncertain;
     memory.events.push_back(event);
   }
 
@@ -267,6 +296,9 @@ class Executor {
   std::uint64_t live_bytes_ = 0, recompute_cost_ = 0;
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
+  std::vector<const StaticStorage*> coming_;  // in this step, and not there yet
+  std::vector<Tensor> came_;
+  bool optimizer_makes_states_ = false;
   Phase phase_ = Phase::other;
   bool failed_ = false;
   std::string wrong_;
@@ -277,6 +309,15 @@ class Executor {
 std::string Prediction::tensor_name(const Model& model, std::uint32_t tensor) const {
   if (tensor == none) return "workspace";
   return tensor < model.tensors.size() ? model.tensors[tensor].id : extra[tensor - model.tensors.size()].id;
+}
+
+Phase phase_of_coming(const StaticStorage& storage) {
+  switch (storage.memory_class) {
+    case trace::MemoryClass::gradient:
+    case trace::MemoryClass::library:
+    case trace::MemoryClass::temporary: return Phase::backward;
+    default: return Phase::optimizer;
+  }
 }
 
 std::uint64_t static_bytes(const Model& model, const PredictOptions& options) {

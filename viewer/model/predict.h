@@ -21,6 +21,7 @@ struct PredictedBlock {
   trace::MemoryClass memory_class = trace::MemoryClass::none;
   trace::Phase phase = trace::Phase::forward;
   bool came_back = false;  // prefetched: `op` made it, but does not run then
+  bool stays = false;      // a static storage of later steps, which comes in this one; `tensor` is in Prediction::extra
   std::uint64_t bytes = 0;
   std::uint64_t made = 0, freed = never;
 };
@@ -32,6 +33,7 @@ struct MemoryEvent {
   bool alloc = true;
   trace::Phase phase = trace::Phase::forward;
   // Inside of a region's forward, and not known what reads what (Conventions::drop_at_region_end): the region may hold less, or more.
+  // Or in the optimizer phase that makes the states: an optimizer that makes them one by one may hold less (phase_of_coming).
   bool is_estimate = false;
 };
 
@@ -51,7 +53,7 @@ struct Prediction {
   ledger::LogicalLedger ledger;
   MemoryCurve memory;
   std::vector<std::uint64_t> boundaries;
-  std::vector<Tensor> extra;                                // Schedule::extra
+  std::vector<Tensor> extra;                                // Schedule::extra, then the static storages that come in this step
   std::uint64_t forward_cost = 0;                           // sum of the costs of all forward ops executed, re-runs included
   std::uint64_t extra_cost = 0;                             // of them, the re-runs
   std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; how long that takes is not known
@@ -59,8 +61,17 @@ struct Prediction {
 };
 
 struct PredictOptions {
-  std::uint64_t step = ~std::uint64_t{0};  // which step: statics are there from their from_step on; default: a late one
+  // Which step: statics are there from their from_step on, and come in the step before; default: a late one.
+  std::uint64_t step = ~std::uint64_t{0};
 };
+
+// From where on it lives in the step in which it comes: the first event of that phase, or the step's end where there is none. What backward
+// needs, backward makes: gradients, and what a library keeps for its products; the rest comes with the optimizer, as Adam's moments do,
+// which are there before the update itself.
+trace::Phase phase_of_coming(const StaticStorage& storage);
+inline bool comes_in_step(const StaticStorage& storage, std::uint64_t step) {
+  return storage.from_step > step && storage.from_step - step == 1;
+}
 
 // Of the step that is asked for.
 std::uint64_t static_bytes(const Model& model, const PredictOptions& options = {});

@@ -122,7 +122,11 @@ std::string headline(const char* title, const Side& side, const SideLabel& label
   if (!side.peak_moment_known)
     place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
   if (side.is_model && side.peak.event == ledger::no_event) place = "nothing is higher than what lives all the time";
-  if (side.peak_is_estimate) place += "; " + std::string(estimate_reason);
+  if (side.peak_is_estimate) {
+    const bool is_first = side.peak.place.phase == trace::Phase::optimizer;  // model::MemoryEvent::is_estimate
+    place += is_first ? "; an estimate: all that the optimizer makes in this step is counted from its start on"
+                      : "; " + std::string(estimate_reason);
+  }
   return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
 }
 

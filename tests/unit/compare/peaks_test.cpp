@@ -7,6 +7,7 @@
 #include <random>
 
 #include "tests/support/torch_trace.h"
+#include "viewer/compare/model_side.h"
 #include "viewer/model/model.h"
 #include "viewer/model/policy.h"
 
@@ -528,6 +529,46 @@ TEST(Peaks, AModelsValuesByTheirNames) {
   EXPECT_EQ(found->verdict, Verdict::comparable);
   ASSERT_EQ(found->steps.size(), 1U);
   EXPECT_EQ(found->steps[0].predicted, 24U);
+}
+
+// Step 0 makes states of 50 bytes in its optimizer phase, which step 1 finds; that is where both are highest.
+TEST(Peaks, AModelsStatesComeInTheStepBeforeTheOneThatFindsThem) {
+  TinyTrace trace;
+  const std::uint32_t heap = trace.heap("arena");
+  for (std::int64_t number = 0; number < 2; ++number) {
+    trace.step(number);
+    trace.phase = proto::PHASE_FORWARD;
+    trace.alloc(heap, 0x1000, 24);
+    trace.free(heap, 0x1000);
+    trace.phase = proto::PHASE_OPTIMIZER;
+    if (number == 0) trace.alloc(heap, 0x2000, 50);
+    trace.mark(proto::EVENT_STEP_END, number);
+  }
+  const trace::TraceFile file = trace.open();
+  Result<model::Model> chain = model::make_chain({8, 8, 8}, {1, 1});
+  model::StaticStorage moments;
+  moments.id = "moments";
+  moments.bytes = 50;
+  moments.memory_class = MemoryClass::optimizer_state;
+  moments.from_step = 1;
+  chain->statics.push_back(moments);
+  for (const std::uint64_t step : {0, 1}) {
+    Result<ModelSide> side = ModelSide::make(*chain, *model::parse_policy("save-all"), {"chain", "requested", step});
+    ASSERT_TRUE(side) << side.error().message();
+    EXPECT_EQ(*side->side.peak.bytes, step == 0 ? 50U : 74U);
+    EXPECT_EQ(side->side.peak.place.phase, step == 0 ? Phase::optimizer : Phase::forward);
+    EXPECT_EQ(side->side.peak.place.node_number, step == 0 ? 0U : 1U);
+    // Whichever step is predicted, the others are told alike.
+    EXPECT_EQ(side->step_peak(0), 50U);
+    EXPECT_EQ(side->step_peak(1), 74U);
+  }
+  const Result<PeakComparison> found = compare_with_model(file, {}, *chain, *model::parse_policy("save-all"), "chain");
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(*found->measured.peak.bytes, 74U);
+  EXPECT_EQ(found->gap.difference, 0);
+  ASSERT_EQ(found->steps.size(), 2U);
+  EXPECT_EQ(found->steps[0].measured, found->steps[0].predicted);
+  EXPECT_EQ(found->steps[1].measured, found->steps[1].predicted);
 }
 
 TEST(Peaks, AModelWithoutBytesPredictsNoPeak) {

@@ -62,6 +62,55 @@ Conventions with_flags(const json& flags) {
   return conventions;
 }
 
+// Forward makes x (100), backward g (40) and frees x, the optimizer makes a temporary of 10. Adam's 80 come in step 1, a library's 7 too.
+constexpr const char* training = R"(
+static_storage { id: "w" bytes: 40 }
+static_storage { id: "moments" bytes: 80 memory_class: "optimizer_state" from_step: 1 }
+static_storage { id: "workspace of backward" bytes: 7 memory_class: "library" from_step: 1 }
+conventions { release: LISTED }
+general {
+  tensor { id: "x" bytes: 100 }
+  tensor { id: "g" bytes: 40 memory_class: "gradient" }
+  op { id: "up" writes: "x" saves: "x" }
+  op { id: "down" phase: "backward" reads: "x" writes: "g" frees: "x" }
+  op { id: "update" phase: "optimizer" workspace: 10 frees: "g" }
+})";
+
+TEST(Predict, WhatLaterStepsFindComesInTheStepBefore) {
+  const Result<Model> model = parse_model(training, "training");
+  ASSERT_TRUE(model) << model.error().message();
+  const auto peaks = [&](std::uint64_t step) {
+    const Result<Prediction> made = predict(*model, *parse_policy("save-all"), {step});
+    EXPECT_TRUE(made) << made.error().message();
+    const std::uint64_t* const of_phase = made->memory.phase_peak;
+    return std::vector<std::uint64_t>{made->memory.static_bytes, of_phase[1], of_phase[3], of_phase[5]};
+  };
+  EXPECT_EQ(peaks(0), (std::vector<std::uint64_t>{40, 40 + 100, 40 + 7 + 100 + 40, 40 + 7 + 40 + 80 + 10}));
+  EXPECT_EQ(peaks(1), (std::vector<std::uint64_t>{127, 127 + 100, 127 + 100 + 40, 127 + 40 + 10}));
+  EXPECT_EQ(peaks(~std::uint64_t{0}), peaks(1));
+  const Prediction first = *predict(*model, *parse_policy("save-all"), {0});
+  EXPECT_EQ(first.memory.phase_is_estimate[5], true);
+  EXPECT_EQ(first.memory.phase_is_estimate[3], false);
+  EXPECT_EQ(first.tensor_name(*model, first.memory.blocks.at(1).tensor), "workspace of backward");
+}
+
+// No optimizer phase is listed: at the step's end they are there.
+TEST(Predict, StatesComeAtTheEndOfAStepWithoutAnOptimizerPhase) {
+  Model model = chain({8, 8}, {1});
+  StaticStorage moments;
+  moments.id = "moments";
+  moments.bytes = 50;
+  moments.memory_class = trace::MemoryClass::optimizer_state;
+  moments.from_step = 3;
+  model.statics.push_back(moments);
+  for (const auto& [step, peak] : {std::pair{1, 16}, {2, 50}, {3, 66}}) {
+    const Result<Prediction> made = predict(model, *parse_policy("save-all"), {static_cast<std::uint64_t>(step)});
+    ASSERT_TRUE(made);
+    EXPECT_EQ(made->memory.peak_bytes, static_cast<std::uint64_t>(peak)) << step;
+    EXPECT_FALSE(made->memory.peak_is_estimate);
+  }
+}
+
 TEST(Predict, SixLayerChainEventByEvent) {
   const json facts = acceptance("chain_ledgers");
   ASSERT_EQ(facts.at("policies").size(), 7U);
