@@ -71,14 +71,15 @@ Status run(const Options& options, Context& context) {
   const std::string title = "predicted       " + (model.name.empty() ? options.model : model.name) + ", " +
                             std::to_string(model.units.size()) + " layers, policy " + policy.text +
                             (model.estimate.empty() ? "" : ", an estimate");
+  // What most people ask for stands above the ledger, which may be long.
+  if (context.format == Format::table)
+    if (const std::string text = report::memory_text(*outcome, style_of(context)); !text.empty()) std::cout << text << '\n';
   if (!options.curve)
     print_logical(prediction.ledger, head, title, options.live, context);
   else if (context.format == Format::json)
     report::write_curve_json(std::cout, model, prediction, head);
   else
     report::write_curve(std::cout, model, prediction, table_format(context), style_of(context));
-  if (context.format != Format::table) return Done{};
-  if (const std::string text = report::memory_text(*outcome, style_of(context)); !text.empty()) std::cout << '\n' << text;
   return Done{};
 }
 

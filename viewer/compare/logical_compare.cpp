@@ -71,7 +71,7 @@ void compare_events(const LogicalLedger& predicted, const LogicalLedger& recorde
   errors.events = share(result.predicted_only + result.recorded_only, std::max(left.size(), right.size()));
   errors.peak_ids = relative(predicted.peak_ids, recorded.peak_ids);
   errors.peak_bytes = relative(predicted.peak_bytes, recorded.peak_bytes);
-  errors.layers = relative(predicted.forward_layers, recorded.forward_layers);
+  if (predicted.counts_layers() && recorded.counts_layers()) errors.layers = relative(predicted.forward_layers, recorded.forward_layers);
   errors.live_ids = share(most_ids, std::max(predicted.peak_ids, recorded.peak_ids));
   errors.live_bytes = share(most_bytes, std::max(predicted.peak_bytes, recorded.peak_bytes));
 }

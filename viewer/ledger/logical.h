@@ -91,6 +91,7 @@ struct LogicalLedger {
   std::uint64_t peak_ids = 0, peak_ids_event = no_event;
   std::uint64_t peak_bytes = 0, peak_bytes_event = no_event;
   std::uint64_t forward_layers = 0;
+  bool has_layers = true;  // false: of a model whose values are not made by layers
 
   // What is live when the loss reads its value; where no loss is told apart, when backward begins.
   bool has_loss = false;
@@ -107,6 +108,8 @@ struct LogicalLedger {
   bool names_values() const {
     return values.empty() || std::any_of(values.begin(), values.end(), [](const LogicalValue& value) { return !value.derived; });
   }
+  // Whether forward_layers is the number of layers: of ops that are no layers nobody knows.
+  bool counts_layers() const { return has_layers && names_values(); }
   std::span<const std::uint32_t> reads_of(const LogicalEvent& event) const {
     return std::span(reads).subspan(event.reads_begin, event.read_count);
   }

@@ -46,6 +46,8 @@ class Executor {
     phase_ = Phase::optimizer;
     if (!coming_.empty()) come(true);
     out_.ledger = builder_.finish();
+    out_.ledger.has_layers =
+        std::any_of(model_.tensors.begin(), model_.tensors.end(), [](const Tensor& tensor) { return tensor.layer > 0; });
     out_.boundaries = std::move(schedule_.boundaries);
     out_.extra = std::move(schedule_.extra);
     std::move(came_.begin(), came_.end(), std::back_inserter(out_.extra));
@@ -82,6 +84,9 @@ class Executor {
     microbatch_ = instruction.microbatch;
     phase_ = instruction.phase;
     if (!coming_.empty()) come(false);
+    // What is held at the loss is what the forward leaves; where the loss reads what, not every model says.
+    if (instruction.what == Do::run && (phase_ == Phase::loss || phase_ == Phase::backward || phase_ == Phase::recompute))
+      builder_.mark_loss();
     switch (instruction.what) {
       case Do::run: return run_op(instruction);
       case Do::begin: return make(instruction.subject, {}, none);

@@ -29,7 +29,7 @@ json side_json(const LogicalLedger& ledger, const std::vector<HeldValue>& held) 
             {"bytes", ledger.peak_bytes},
             {"event", index_json(ledger.peak_ids_event)},
             {"bytes_event", index_json(ledger.peak_bytes_event)}}},
-          {"forward_layers", ledger.forward_layers},
+          {"forward_layers", ledger.counts_layers() ? json(ledger.forward_layers) : json(nullptr)},
           {"events", ledger.events.size()},
           {"held_at_loss", names}};
 }
@@ -224,7 +224,8 @@ void write_comparison_text(std::ostream& out, const LogicalLedger& predicted, co
       return values_text(ledger.peak_ids) + ", " + size_text(ledger.peak_bytes, style);
     };
     write_pair(out, "peak", peak(predicted), peak(recorded));
-    write_pair(out, "forward layers", std::to_string(predicted.forward_layers), std::to_string(recorded.forward_layers));
+    if (predicted.counts_layers() && recorded.counts_layers())
+      write_pair(out, "forward layers", std::to_string(predicted.forward_layers), std::to_string(recorded.forward_layers));
   }
   write_held(out, comparison, style);
   if (comparison.held_only) return;

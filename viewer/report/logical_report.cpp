@@ -87,7 +87,7 @@ constexpr std::size_t reads_limit = 12, value_limit = 40;
 
 // A PyTorch graph names no reads and no layers: for people those columns are left out, the other forms keep theirs.
 bool shows_reads(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || !ledger.reads.empty(); }
-bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || ledger.names_values(); }
+bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || ledger.counts_layers(); }
 
 // Widths are fixed before the first row, so that a long ledger is printed as it is walked.
 std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
@@ -155,7 +155,7 @@ std::uint64_t live_names(const LogicalLedger& ledger) {
 }
 
 void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const json& head, bool live_listed) {
-  const bool layers_known = ledger.names_values();
+  const bool layers_known = ledger.counts_layers();
   json fields = head;
   fields["peak"] = {{"ids", ledger.peak_ids},
                     {"bytes", ledger.peak_bytes},
@@ -196,7 +196,7 @@ void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableF
     cells.push_back(Cell::count(event.live_ids));
     cells.push_back(Cell::bytes(event.live_bytes));
     if (text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
-    if (layers) cells.push_back(Cell::count(event.forward_layers));
+    if (layers) cells.push_back(ledger.counts_layers() ? Cell::count(event.forward_layers) : Cell::words(""));
     cells.push_back(Cell::words(text || live_listed ? joined(ledger, live.ids(), rest) : ""));
     if (!text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
     out << table.render_row(cells);
@@ -209,7 +209,7 @@ void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const
   out << "peak            " << format_count(ledger.peak_ids) << (ledger.peak_ids == 1 ? " value" : " values") << " at event "
       << event_text(ledger.peak_ids_event) << ", " << bytes(ledger.peak_bytes) << " at event " << event_text(ledger.peak_bytes_event)
       << '\n';
-  if (ledger.names_values()) out << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n";
+  if (ledger.counts_layers()) out << "forward layers  " << format_count(ledger.forward_layers) << " executed, re-runs included\n";
   const auto counted = static_cast<std::size_t>(
       std::count_if(ledger.held_at_loss.begin(), ledger.held_at_loss.end(), [&](std::uint32_t id) { return ledger.values[id].counted; }));
   const std::size_t others = ledger.held_at_loss.size() - counted;
