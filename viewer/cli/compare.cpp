@@ -165,7 +165,7 @@ Result<PhysicalPart> physical_part(const Options& options, const Predicted& pred
   if (!found) {
     // A trace of values alone and a model of ids alone can still be compared as ledgers.
     const bool asked_for_bytes = !options.counter.empty() || !options.heap.empty();
-    if (asked_for_bytes) return found.take_error();
+    if (asked_for_bytes || !compare::has_no_peak(found.error())) return found.take_error();
     part.reason = found.error().message();
     return part;
   }
@@ -220,6 +220,9 @@ Status run_model(const Options& options, double max_error, const Samples& sample
   Result<PhysicalPart> physical = physical_part(options, *predicted, *file, samples);
   if (!physical) return physical.take_error();
   const bool peaks_compared = physical->found && physical->found->found.is_meaningful();
+  // Of --held everyone knows.
+  const std::string not_compared =
+      physical->found || options.held_only ? "" : "peaks are not compared: " + report::printable(physical->reason, style_of(context));
   if (context.format == Format::json) {
     const nlohmann::ordered_json head{{"schema", "liveset.compare/1"}, {"trace", options.trace},           {"range", chosen},
                                       {"model", options.model},        {"policy", predicted->policy.text}, {"max_error", max_error}};
@@ -228,10 +231,18 @@ Status run_model(const Options& options, double max_error, const Samples& sample
   } else if (context.format == Format::csv && peaks_compared) {
     std::cout << report::gap_csv(*physical->found);  // one table; the ledgers' events are in the JSON
   } else if (context.format != Format::table) {
-    if (physical->found) std::cout << report::gap_markdown(*physical->found, style_of(context)) << '\n';
+    if (context.format == Format::csv) {
+      const std::string why = physical->found ? report::verdict_text(physical->found->found) : not_compared;
+      if (!why.empty()) std::cerr << "liveset: " << why << '\n';
+    } else if (physical->found) {
+      std::cout << report::gap_markdown(*physical->found, style_of(context)) << '\n';
+    } else if (!not_compared.empty()) {
+      std::cout << "- " << not_compared << "\n\n";
+    }
     report::write_comparison_table(std::cout, prediction.ledger, *recorded, comparison, table_format(context), style_of(context));
   } else {
     if (physical->found) std::cout << report::gap_text(*physical->found, style_of(context)) << "\nLOGICAL LEDGERS\n";
+    if (!not_compared.empty()) std::cout << report::wrapped(not_compared, style_of(context), 2) << "\n\n";
     if (!chosen.empty()) std::cout << "of the trace: " << chosen << '\n';
     report::write_comparison_text(std::cout, prediction.ledger, *recorded, comparison, style_of(context));
   }

@@ -74,7 +74,7 @@ Status show_summary(const SummaryOptions& options, Context& context) {
     std::cout << report::summary_text(*summary, style) << (prediction ? "\n" + report::prediction_text(*prediction, style) : "")
               << (files->size() > 1 ? other_traces(*files, style) : "");
   } else if (context.format == Format::md) {
-    std::cout << report::summary_markdown(*summary, style);
+    std::cout << report::summary_markdown(*summary, style) << (prediction ? "\n" + report::prediction_markdown(*prediction, style) : "");
   } else {
     nlohmann::ordered_json json = report::summary_json(*summary);
     json["traces"] = nlohmann::ordered_json::array();

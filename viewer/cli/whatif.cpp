@@ -38,11 +38,11 @@ Status run(const Options& options, Context& context) {
     if (!outcome) return outcome.take_error();
     report.outcomes.push_back(std::move(*outcome));
   }
-  if (report.outcomes.front().counters.of(options.counter) == nullptr)
+  if (model::counter_peak(report.outcomes.front().counters, options.counter) == nullptr)
     return Error{ErrorKind::usage,
                  file->path(),
                  {},
-                 "of heap " + report.step.heap + " only requested bytes are known",
+                 "heap " + report.step.heap + " has no " + std::string(model::counter_name(options.counter)) + " bytes",
                  "its blocks come from no caching allocator; give --counter requested"};
   if (context.format == Format::json)
     print_json(report::whatif_json(report));

@@ -10,11 +10,11 @@
 namespace liveset::compare {
 namespace {
 
+using ledger::size_of;
 using ledger::wrapping_difference;
 using ledger::wrapping_sum;
 
 std::int64_t signed_bytes(std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); }
-std::uint64_t size_of(std::int64_t bytes) { return bytes < 0 ? ~static_cast<std::uint64_t>(bytes) + 1 : static_cast<std::uint64_t>(bytes); }
 
 GapClass class_of(Family family, bool is_measured) {
   switch (family) {

@@ -49,8 +49,6 @@ struct Gap {
   std::array<GapPart, gap_classes> parts;  // by GapClass; sum to `difference`
   ValueCounts values;
   std::uint64_t paired_by_size = 0;  // pairs of the last rule
-  std::uint64_t shared_names =
-      0;  // blocks of the measured side that lie in a module that the predicted side has too, or share their own name
   const GapPart& part(GapClass gap_class) const { return parts[static_cast<std::size_t>(gap_class)]; }
 };
 

@@ -19,8 +19,6 @@ struct Keyed {
   friend bool operator<(const Keyed& a, const Keyed& b) { return std::tie(a.key, a.index) < std::tie(b.key, b.index); }
 };
 
-trace::Phase counted_phase(trace::Phase phase) { return phase == trace::Phase::loss ? trace::Phase::forward : phase; }
-
 class Matcher {
  public:
   Matcher(const Side& measured, const Side& predicted) : sides_{&measured, &predicted} {
@@ -61,12 +59,13 @@ class Matcher {
   }
   Key order(int side, const Item& item) const {
     if (item.order == 0 || item.is_own_name) return {};
-    return {family(item), texts_[side][item.module], static_cast<std::uint32_t>(counted_phase(item.phase)), ledger::size_units(item.bytes),
-            item.order};
+    return {family(item), texts_[side][item.module], static_cast<std::uint32_t>(ledger::counted_phase(item.phase)),
+            ledger::size_units(item.bytes), item.order};
   }
   Key module_and_slot(int side, const Item& item, bool of_values) const {
     if (item.is_own_name || (of_values && item.family != Family::value && item.family != Family::recompute)) return {};
-    return {kind(item), texts_[side][item.module], texts_[side][item.slot], static_cast<std::uint64_t>(counted_phase(item.phase)), 0};
+    return {kind(item), texts_[side][item.module], texts_[side][item.slot], static_cast<std::uint64_t>(ledger::counted_phase(item.phase)),
+            0};
   }
 
   // Regions keep the random state in order, and nothing else is of that class; who keeps it is called differently.

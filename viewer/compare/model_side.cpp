@@ -16,14 +16,6 @@ using model::none;
 using model::PredictedBlock;
 using trace::Phase;
 
-// Of "GPT.bs.0/BmmBackward0.self#2": the name without the number, which models need and traces do not have.
-std::string_view without_number(std::string_view id) {
-  const std::size_t mark = id.rfind('#');
-  if (mark == std::string_view::npos || mark + 1 == id.size()) return id;
-  const bool is_number = id.find_first_not_of("0123456789", mark + 1) == std::string_view::npos;
-  return is_number ? id.substr(0, mark) : id;
-}
-
 std::string dotted(std::string path) {
   std::replace(path.begin(), path.end(), '/', '.');
   return path;
@@ -36,8 +28,6 @@ void name_static(Item& item, std::string_view name, ItemBuilder& builder) {
   item.slot = name == trace::class_name(item.memory_class) ? 0 : item.name;
   item.is_own_name = item.slot != 0 && family_of(item.memory_class, item.phase) == Family::fixed;
 }
-
-Phase counted_phase(Phase phase) { return phase == Phase::loss ? Phase::forward : phase; }
 
 }  // namespace
 
@@ -145,7 +135,7 @@ Item ModelSide::item_of(const PredictedBlock& block, ItemBuilder& builder, std::
   item.order = order;
   item.is_older = block.op == none && block.incarnation == 0 && block.tensor != none;
   const std::string id = prediction_.tensor_name(*model_, block.tensor);
-  const std::string_view name = without_number(id);
+  const std::string_view name = ledger::without_number(id);  // which models need and traces do not have
   item.is_own_name = model_->modules.empty() && block.tensor != none;
   const model::Op* const op = block.op == none ? nullptr : &model_->ops[block.op];
   const std::string module = op == nullptr || op->module == none ? "" : dotted(model_->modules[op->module]);
@@ -178,7 +168,7 @@ void ModelSide::add_items() {
     item.memory_class = storage.memory_class;
     item.is_older = true;
     item.bytes = block_bytes(storage.bytes);
-    name_static(item, without_number(storage.id), builder);
+    name_static(item, ledger::without_number(storage.id), builder);
     builder.add(item);
   }
   if (peak_event_ == model::never) return;
@@ -187,7 +177,7 @@ void ModelSide::add_items() {
     if (block.made > peak_event_) break;  // blocks are in the order in which they are made
     std::uint32_t order = 0;
     if (block.op != none && block.phase != Phase::backward && !block.came_back)
-      order = ++orders[{model_->ops[block.op].module, counted_phase(block.phase), ledger::size_units(block.bytes)}];
+      order = ++orders[{model_->ops[block.op].module, ledger::counted_phase(block.phase), ledger::size_units(block.bytes)}];
     if (block.freed > peak_event_) builder.add(item_of(block, builder, order));
   }
 }
@@ -198,7 +188,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
   if (!counters) return counters.take_error();
   std::string known;
   for (const model::CounterKind kind : model::counter_kinds) {
-    const model::CounterPeak* const peak = model::counter_peak(*model_, *counters, kind);
+    const model::CounterPeak* const peak = model::counter_peak(*counters, kind);
     if (peak == nullptr) continue;
     const std::string name(model::counter_name(kind));
     const bool is_reserved = kind == model::CounterKind::reserved, is_device = is_reserved && side.counter == "device";
@@ -270,7 +260,9 @@ void ModelSide::look_at(const ledger::Place& other) {
     if (best[by] == model::never) continue;
     side.at_other = moment_at(best[by]);
     side.at_other->found_by = static_cast<FoundBy>(by);
-    if (side.counter != "reserved" && side.counter != "device") side.at_other->bytes = side.at_other->block_bytes;
+    // The simulated allocator gives at least the sum of the blocks, and at most its peak.
+    const bool is_of_blocks = side.counter != "reserved" && side.counter != "device";
+    if (is_of_blocks && (!rounds_ || side.at_other->block_bytes == side.peak.bytes)) side.at_other->bytes = side.at_other->block_bytes;
     return;
   }
 }
@@ -280,6 +272,7 @@ void ModelSide::prefer_other() {
   peak_event_ = side.at_other->event;
   side.peak = moment_at(peak_event_);
   side.peak.bytes = side.peak.block_bytes;
+  side.extras = {};
   side.peak_is_estimate = is_estimate(peak_event_);
   side.items.clear();
   side.rest_blocks = 0;

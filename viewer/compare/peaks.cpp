@@ -7,6 +7,8 @@
 
 namespace liveset::compare {
 
+constexpr std::string_view no_bytes = "the model states no bytes, so it predicts no peak";
+
 double PeakComparison::error() const {
   const std::uint64_t a = measured.peak.bytes.value_or(0), b = predicted.peak.bytes.value_or(0);
   return a == b ? 0 : static_cast<double>(std::max(a, b) - std::min(a, b)) / static_cast<double>(std::max(a, b));
@@ -15,7 +17,7 @@ double PeakComparison::error() const {
 namespace {
 
 bool has_counter(const Side& side, const std::string& counter) {
-  return std::any_of(side.counters.begin(), side.counters.end(), [&](const CounterPeak& known) { return known.name == counter; });
+  return std::any_of(side.counters.begin(), side.counters.end(), [&](const KnownCounter& known) { return known.name == counter; });
 }
 
 // Two peaks of one counter. Where none is asked for: the one that the first side's blocks are counted in, or else that of the second's, if
@@ -41,6 +43,8 @@ Status read_both(const trace::TraceFile& measured, TraceOptions measured_options
 }
 
 }  // namespace
+
+bool has_no_peak(const Error& error) { return error.what == no_allocation || error.what == no_bytes; }
 
 Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options,
                                       const trace::TraceFile& predicted, const TraceOptions& predicted_options) {
@@ -78,8 +82,7 @@ Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, cons
   if (place.step) wanted.step = place.step_index;
   Result<ModelSide> right = ModelSide::make(model, policy, wanted);
   if (!right) return right.take_error();
-  if (!right->has_bytes())
-    return Error{ErrorKind::usage, model_file, {}, "the model states no bytes, so it predicts no peak", "give its tensors bytes or size"};
+  if (!right->has_bytes()) return Error{ErrorKind::usage, model_file, {}, std::string(no_bytes), "give its tensors bytes or size"};
   right->look_at(place);
   right->prefer_other();
   ledger::Place there = right->side.peak.place;

@@ -31,6 +31,9 @@ struct PeakComparison {
 Result<PeakComparison> compare_traces(const trace::TraceFile& measured, const TraceOptions& measured_options,
                                       const trace::TraceFile& predicted, const TraceOptions& predicted_options);
 
+// Of an error of these: one of the two tells nothing of memory. What they say of values can still be compared.
+bool has_no_peak(const Error& error);
+
 // Errors beside those of a side: a model without bytes, as a usage error that says so.
 Result<PeakComparison> compare_with_model(const trace::TraceFile& measured, const TraceOptions& options, const model::Model& model,
                                           const model::Policy& policy, const std::string& model_file);

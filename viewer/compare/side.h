@@ -79,7 +79,7 @@ struct StepPeak {
   trace::Phase phase = trace::Phase::other;
 };
 
-struct CounterPeak {
+struct KnownCounter {
   std::string name;
   std::uint64_t bytes = 0;
   bool sampled = false;  // read now and then by the recorder
@@ -99,13 +99,13 @@ struct Side {
   std::vector<std::pair<std::string, std::uint64_t>> outside;  // of the counter `device`: who held memory beside the allocator
   std::array<std::uint64_t, families> rest{};                  // bytes of blocks beyond max_items
   std::uint64_t rest_blocks = 0;
-  std::vector<CounterPeak> counters;               // those that are known
+  std::vector<KnownCounter> counters;              // those that are known
   std::optional<std::uint64_t> outside_allocator;  // most that libraries held of the device beside the allocator
   std::vector<StepPeak> steps;
   std::array<std::optional<std::uint64_t>, trace::phase_count> phase_peaks;  // of blocks
   bool tells_of_values = false;                                              // somewhere, not only at the peak
-  std::vector<std::string> known;  // of all of the run or model: paths of modules, names of the program's values
-  std::vector<std::string> warnings;
+  std::vector<std::string> known;                    // of all of the run or model: paths of modules, names of the program's values
+  std::vector<std::string> warnings, peak_warnings;  // peak_warnings: of the moment of the peak
 
   static constexpr std::size_t max_items = 1'000'000;
 };

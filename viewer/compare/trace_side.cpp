@@ -84,17 +84,18 @@ void TraceSide::add_known() {
 Status TraceSide::choose_peak() {
   const ledger::HeapLedger& heap = ledger_.shown();
   if (!heap.allocated.known || heap.allocated.peak_event == no_event)
-    return Error{ErrorKind::unreadable, file_->path(), {}, "the trace has no allocation, so it has no peak", ""};
+    return Error{ErrorKind::unreadable, file_->path(), {}, std::string(no_allocation), ""};
   if (!ledger_.peak_is_known)
     return Error{ErrorKind::unreadable,
                  file_->path(),
                  {},
                  "the file tells only the state at its end: its peak is not known",
                  "record the history before the memory is taken: torch.cuda.memory._record_memory_history()"};
-  const auto found = std::find_if(side.counters.begin(), side.counters.end(), [&](const CounterPeak& c) { return c.name == side.counter; });
+  const auto found =
+      std::find_if(side.counters.begin(), side.counters.end(), [&](const KnownCounter& c) { return c.name == side.counter; });
   if (found == side.counters.end()) {
     std::string known;
-    for (const CounterPeak& counter : side.counters) known += (known.empty() ? "" : ", ") + counter.name;
+    for (const KnownCounter& counter : side.counters) known += (known.empty() ? "" : ", ") + counter.name;
     return Error{
         ErrorKind::usage, file_->path(), {}, "the trace has no counter \"" + side.counter + "\" of heap " + side.heap, "it has " + known};
   }
@@ -127,8 +128,8 @@ Status TraceSide::find_overdue() {
     if (overdue.last_use_ns < *side.peak.time_ns) births.insert(overdue.block);
   for (std::size_t i = 0; i < side.items.size(); ++i) side.items[i].is_overdue = births.contains(ordinals_[i]);
   if (found->overdue.size() < found->overdue_blocks)
-    side.warnings.push_back("of " + std::to_string(found->overdue_blocks) + " values that live too long the first " +
-                            std::to_string(found->overdue.size()) + " were looked for");
+    side.peak_warnings.push_back("of " + std::to_string(found->overdue_blocks) + " values that live too long the first " +
+                                 std::to_string(found->overdue.size()) + " were looked for");
   return Done{};
 }
 
@@ -214,6 +215,7 @@ void TraceSide::add_steps(const ledger::Range& range) {
 // All that is of the moment of the peak.
 Status TraceSide::read_peak() {
   side.items.clear();
+  side.peak_warnings.clear();
   side.extras = {};
   side.outside.clear();
   side.rest = {};
@@ -225,8 +227,8 @@ Status TraceSide::read_peak() {
   if (Status status = find_overdue(); !status) return status;
   add_extras();
   if (attribution->details_left_out || side.rest_blocks != 0)
-    side.warnings.push_back("too many blocks live at the peak: of some the names are not known, and " + std::to_string(side.rest_blocks) +
-                            " are aligned with none");
+    side.peak_warnings.push_back("too many blocks live at the peak: of some the names are not known, and " +
+                                 std::to_string(side.rest_blocks) + " are aligned with none");
   return Done{};
 }
 
@@ -282,8 +284,10 @@ Status TraceSide::look_at(const ledger::Place& other) {
   moment.found_by = found->by;
   moment.classes = ledger::class_bytes_at(ledger_, ledger_.shown_heap, std::span(&moment.event, 1)).front();
   for (const std::uint64_t bytes : moment.classes) moment.block_bytes += bytes;
-  if (side.counter == "allocated") moment.bytes = moment.block_bytes;
-  if (side.counter == "reserved") moment.bytes = found->reserved;
+  if (side.counter == "reserved")
+    moment.bytes = found->reserved;
+  else if (side.counter != "device" && side.peak_moment_known)  // what is not sampled is the sum of the blocks
+    moment.bytes = moment.block_bytes;
   side.at_other = std::move(moment);
   return Done{};
 }

@@ -14,6 +14,9 @@ struct TraceOptions {
   ledger::Progress progress;
 };
 
+// What an error says of a trace of values alone.
+inline constexpr std::string_view no_allocation = "the trace has no allocation, so it has no peak";
+
 class TraceSide {
  public:
   // Errors: what the ledger refuses; the trace has no block in the range; it does not have that counter (usage). `file` must outlive it.

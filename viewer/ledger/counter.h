@@ -20,4 +20,9 @@ inline std::int64_t wrapping_difference(std::int64_t a, std::int64_t b) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
 }
 
+// Without the sign.
+inline std::uint64_t size_of(std::int64_t bytes) {
+  return bytes < 0 ? ~static_cast<std::uint64_t>(bytes) + 1 : static_cast<std::uint64_t>(bytes);
+}
+
 }  // namespace liveset::ledger

@@ -66,7 +66,7 @@ class BirthOrders {
   static constexpr std::size_t max_counts = 4'000'000;
 
   std::uint32_t next(std::uint32_t module, Phase phase, std::uint64_t bytes) {
-    const Key key{size_units(bytes), std::uint64_t{module} << 3 | static_cast<unsigned>(phase == Phase::loss ? Phase::forward : phase)};
+    const Key key{size_units(bytes), std::uint64_t{module} << 3 | static_cast<unsigned>(counted_phase(phase))};
     if (counts_.size() < max_counts) return ++counts_[key];
     const auto found = counts_.find(key);
     return found != counts_.end() ? ++found->second : 0;
@@ -80,16 +80,25 @@ class BirthOrders {
 constexpr trace::ColumnMask walk_columns = trace::column::kind | trace::column::thread | trace::column::phase | trace::column::scope |
                                            trace::column::heap | trace::column::name | trace::column::number;
 
+std::size_t chunk_of(const trace::TraceFile& file, std::uint64_t event) {
+  return static_cast<std::size_t>(
+      std::upper_bound(file.chunks().begin(), file.chunks().end(), event,
+                       [](std::uint64_t e, const trace::ChunkInfo& info) { return e < info.first_event + info.events; }) -
+      file.chunks().begin());
+}
+
+// The first event of the chunk that `event` lies in.
+std::uint64_t chunk_begin(const trace::TraceFile& file, std::uint64_t event) {
+  const std::size_t chunk = chunk_of(file, event);
+  return chunk < file.chunks().size() ? std::min(event, file.chunks()[chunk].first_event) : event;
+}
+
 // The events [first, end), with the columns' positions: visit(columns, index, positions, ordinal); false stops.
 template <class Visit>
 Status walk(const trace::TraceFile& file, std::uint64_t first, std::uint64_t end, trace::ColumnMask wanted, Visit visit) {
   const trace::ColumnTable& table = trace::column_table();
   trace::Columns columns;
-  std::size_t chunk = static_cast<std::size_t>(
-      std::upper_bound(file.chunks().begin(), file.chunks().end(), first,
-                       [](std::uint64_t event, const trace::ChunkInfo& info) { return event < info.first_event + info.events; }) -
-      file.chunks().begin());
-  for (; chunk < file.chunks().size() && file.chunks()[chunk].first_event < end; ++chunk) {
+  for (std::size_t chunk = chunk_of(file, first); chunk < file.chunks().size() && file.chunks()[chunk].first_event < end; ++chunk) {
     if (Status status = file.read_chunk(chunk, wanted, columns); !status) return status;
     trace::Positions at;
     std::uint64_t ordinal = columns.first_allocation;
@@ -178,9 +187,10 @@ class Search {
 
   Result<FoundPlace> run() {
     const Range range = step_of(ledger_, place_);
-    begin(range.first);
+    begin(first_ = range.first);
     const trace::ColumnMask wanted = walk_columns | trace::column::size | trace::column::age | trace::column::reserved;
-    Status status = walk(file_, range.first, range.end, wanted,
+    // What is reserved is known where a chunk begins.
+    Status status = walk(file_, chunk_begin(file_, range.first), range.end, wanted,
                          [&](const trace::Columns& columns, std::uint32_t i, const trace::Positions& at, std::uint64_t ordinal,
                              std::size_t chunk) { see(columns, i, at, ordinal, chunk); });
     if (!status) return status.take_error();
@@ -206,6 +216,8 @@ class Search {
     const trace::ColumnMask mask = trace::column_table()[kind_byte];
     const std::uint64_t event = columns.first_event + i;
     const std::uint32_t heap = heap_of(columns, i, at, ordinal, ledger_);
+    if ((mask & trace::column::total) != 0 && heap == ledger_.shown_heap) reserved_.add(columns.reserved_delta[at.total]);
+    if (event < first_) return;
     if (kind == Kind::alloc && heap == ledger_.shown_heap) {
       sum_ = wrapping_sum(sum_, static_cast<std::int64_t>(columns.size[at.size]));
     } else if (kind == Kind::free_requested && heap == ledger_.shown_heap && heap != 0) {
@@ -214,7 +226,6 @@ class Search {
     } else if (is_node(kind)) {
       nodes_.see(kind, columns.thread[i], columns.name[at.name], columns.number[at.number]);
     }
-    if ((mask & trace::column::total) != 0 && heap == ledger_.shown_heap) reserved_.add(columns.reserved_delta[at.total]);
     raise(FoundBy::step, event);
     if (static_cast<Phase>(columns.phase[i] & 7U) != place_.phase) return;
     raise(FoundBy::phase, event);
@@ -252,6 +263,7 @@ class Search {
   std::int64_t most_[5] = {};
   Reserved reserved_;
   std::int64_t sum_ = 0;
+  std::uint64_t first_ = 0;  // event of the step
   bool last_is_module_ = false;
   std::size_t chunk_ = ~std::size_t{0};
   std::uint32_t last_scope_ = 0xffffffffU;

@@ -15,6 +15,9 @@ namespace liveset::ledger {
 inline constexpr std::uint64_t size_unit = 512;
 constexpr std::uint64_t size_units(std::uint64_t bytes) { return bytes / size_unit + (bytes % size_unit != 0); }
 
+// Blocks are counted by phase of the step, forward and loss as one.
+constexpr trace::Phase counted_phase(trace::Phase phase) { return phase == trace::Phase::loss ? trace::Phase::forward : phase; }
+
 struct Place {
   std::optional<std::int64_t> step;  // its number
   std::uint64_t step_index = 0;      // among the trace's steps
@@ -27,7 +30,7 @@ struct PlacedEvent {
   std::uint64_t time_ns = 0;
   Place place;
   // Of each of the blocks that were asked for: which block of its size (rounded as the CUDA allocator does) its module had made in the
-  // step and phase, from 1. Forward and loss are one phase. 0: made before the step, made while a node ran, or not counted.
+  // step and counted_phase, from 1. 0: made before the step, made while a node ran, or not counted.
   std::vector<std::uint32_t> orders;
 };
 // `ordinals` rise. Reads the step of `event`; all before it where it lies in none.

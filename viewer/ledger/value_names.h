@@ -19,6 +19,12 @@ inline std::string value_name(std::string module, std::string_view slot) {
 inline std::string numbered_name(std::string name, std::uint32_t number) {
   return number <= 1 ? name : name + "#" + std::to_string(number);
 }
+// Of "GPT.bs.0/BmmBackward0.self#2": the name without the number.
+inline std::string_view without_number(std::string_view name) {
+  const std::size_t sign = name.rfind('#');
+  const bool is_numbered = sign != name.npos && sign + 1 < name.size() && name.find_first_not_of("0123456789", sign + 1) == name.npos;
+  return is_numbered ? name.substr(0, sign) : name;
+}
 inline std::string incarnation_name(std::string name, std::uint32_t incarnation) {
   return incarnation == 0 ? name : name + "@" + std::to_string(incarnation);
 }

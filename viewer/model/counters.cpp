@@ -33,6 +33,8 @@ class Simulation {
     begin(model, memory);
     peaks_ = {};
     std::vector<Handle> handles(memory.blocks.size());
+    event_ = never;
+    if (memory.events.empty()) raise(trace::Phase::other);
     for (event_ = 0; event_ < memory.events.size(); ++event_) {
       const MemoryEvent& event = memory.events[event_];
       const PredictedBlock& block = memory.blocks[event.block];
@@ -89,7 +91,7 @@ class Simulation {
     for (const std::uint32_t tensor : model.inputs) wanted.insert(model.tensors[tensor].block);
     std::vector<std::pair<std::uint32_t, Handle>> rest;
     for (const auto& [block, handle] : live_)
-      if (!wanted.count(block) != 0) rest.emplace_back(block, handle);
+      if (wanted.count(block) == 0) rest.emplace_back(block, handle);
     std::sort(rest.begin(), rest.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [block, handle] : rest) free(block);
     for (const StaticStorage& storage : memory.statics) {

@@ -16,28 +16,27 @@ struct Figures {
   std::uint64_t peak_bytes = 0;  // of the logical ledger
 };
 
-std::optional<std::uint64_t> counter_bytes(const Model& model, const Outcome& outcome, CounterKind kind) {
-  const CounterPeak* const peak = counter_peak(model, outcome.counters, kind);
+std::optional<std::uint64_t> counter_bytes(const Outcome& outcome, CounterKind kind) {
+  const CounterPeak* const peak = counter_peak(outcome.counters, kind);
   return peak == nullptr ? std::nullopt : std::optional(peak->bytes);
 }
 
 // Every counter, one line each; model_file.cpp refuses other names.
 struct Counter {
   std::string_view name;
-  std::optional<std::uint64_t> (*of)(const Model& model, const Figures& figures);
+  std::optional<std::uint64_t> (*of)(const Figures& figures);
 };
 template <CounterKind kind>
-std::optional<std::uint64_t> of_memory(const Model& model, const Figures& figures) {
-  return counter_bytes(model, figures.outcome, kind);
+std::optional<std::uint64_t> of_memory(const Figures& figures) {
+  return counter_bytes(figures.outcome, kind);
 }
-constexpr std::array counters{
-    Counter{"peak_ids", [](const Model&, const Figures& figures) { return std::optional(figures.outcome.peak_ids); }},
-    Counter{"peak_bytes", [](const Model&, const Figures& figures) { return std::optional(figures.peak_bytes); }},
-    Counter{"requested", of_memory<CounterKind::requested>},
-    Counter{"allocated", of_memory<CounterKind::allocated>},
-    Counter{"active", of_memory<CounterKind::active>},
-    Counter{"reserved", of_memory<CounterKind::reserved>},
-    Counter{"forward_cost", [](const Model&, const Figures& figures) { return std::optional(figures.outcome.forward_cost); }}};
+constexpr std::array counters{Counter{"peak_ids", [](const Figures& figures) { return std::optional(figures.outcome.peak_ids); }},
+                              Counter{"peak_bytes", [](const Figures& figures) { return std::optional(figures.peak_bytes); }},
+                              Counter{"requested", of_memory<CounterKind::requested>},
+                              Counter{"allocated", of_memory<CounterKind::allocated>},
+                              Counter{"active", of_memory<CounterKind::active>},
+                              Counter{"reserved", of_memory<CounterKind::reserved>},
+                              Counter{"forward_cost", [](const Figures& figures) { return std::optional(figures.outcome.forward_cost); }}};
 
 Error bad_model(std::string what, std::string hint) {
   return {ErrorKind::unreadable, "", {}, "bad model: " + std::move(what), std::move(hint)};
@@ -73,8 +72,7 @@ Result<std::vector<CheckedExpectation>> check_expectations(const Model& model) {
     }
     const Counter* counter = counters.begin();
     while (counter != counters.end() && counter->name != expectation.counter) ++counter;
-    const std::optional<std::uint64_t> predicted =
-        counter == counters.end() ? std::nullopt : counter->of(model, figures.at(expectation.policy));
+    const std::optional<std::uint64_t> predicted = counter == counters.end() ? std::nullopt : counter->of(figures.at(expectation.policy));
     if (!predicted)
       return bad_model(expectation.counter_place + ": the model does not tell of '" + expectation.counter + "'",
                        "allocated, active and reserved are told with physical { allocator: \"cuda\" }");

@@ -20,9 +20,9 @@ ledger::ClassBytes class_bytes_after(const MemoryCurve& memory, std::uint64_t ev
   return bytes;
 }
 
-const CounterPeak* counter_peak(const Model& model, const PredictedCounters& counters, CounterKind kind) {
+const CounterPeak* counter_peak(const PredictedCounters& counters, CounterKind kind) {
   if (const CounterPeak* const found = counters.of(kind); found != nullptr) return found;
-  return model.physical.caching_allocator || kind == CounterKind::reserved ? nullptr : &counters.requested;
+  return kind == CounterKind::reserved ? nullptr : &counters.requested;
 }
 
 namespace {
@@ -43,12 +43,7 @@ std::vector<LiveTensor> largest_live(const Model& model, const Prediction& predi
 }
 
 // "layer.3/softmax output" and "layer.4/softmax output#2" are the same part.
-std::string_view part_name(std::string_view id) {
-  id = id.substr(id.rfind('/') + 1);
-  const std::size_t sign = id.rfind('#');
-  const bool numbered = sign != id.npos && sign + 1 < id.size() && id.find_first_not_of("0123456789", sign + 1) == id.npos;
-  return numbered ? id.substr(0, sign) : id;
-}
+std::string_view part_name(std::string_view id) { return ledger::without_number(id.substr(id.rfind('/') + 1)); }
 
 std::vector<PeakPart> parts_at_peak(const Model& model, const Prediction& prediction) {
   const MemoryCurve& memory = prediction.memory;
@@ -93,9 +88,9 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   out.counters = *counters;
   const MemoryCurve& memory = prediction.memory;
   for (const CounterKind kind : counter_kinds)
-    if (const CounterPeak* const peak = out.counters.of(kind); peak != nullptr && peak->event < memory.events.size())
+    if (const CounterPeak* const peak = counter_peak(out.counters, kind); peak != nullptr && peak->event < memory.events.size())
       out.is_estimate[static_cast<std::size_t>(kind)] =
-          kind == CounterKind::requested ? memory.peak_is_estimate : memory.events[peak->event].is_estimate;
+          peak == &out.counters.requested ? memory.peak_is_estimate : memory.events[peak->event].is_estimate;
   // When the cache grew to what is reserved is not known.
   bool& reserved = out.is_estimate[static_cast<std::size_t>(CounterKind::reserved)];
   reserved = reserved || out.is_estimate[static_cast<std::size_t>(CounterKind::allocated)];

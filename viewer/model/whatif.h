@@ -47,7 +47,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictO
 Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction);
 
 // Where blocks are as large as they are asked for and go at once, requested, allocated and active are one. Null: the model does not tell.
-const CounterPeak* counter_peak(const Model& model, const PredictedCounters& counters, CounterKind kind);
+const CounterPeak* counter_peak(const PredictedCounters& counters, CounterKind kind);
 
 // Policies that are worth a look where none is asked for: save-all, full, sqrt, and segments of 2, of 5 and of all layers, as far as the
 // model has so many.

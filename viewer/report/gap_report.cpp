@@ -21,9 +21,8 @@ using compare::Pace;
 using compare::PeakComparison;
 using compare::Side;
 using compare::Verdict;
+using ledger::size_of;
 using nlohmann::ordered_json;
-
-std::uint64_t size_of(std::int64_t bytes) { return bytes < 0 ? ~static_cast<std::uint64_t>(bytes) + 1 : static_cast<std::uint64_t>(bytes); }
 
 ordered_json place_json(const ledger::Place& place) {
   return {{"step", place.step ? ordered_json(*place.step) : ordered_json(nullptr)},
@@ -40,13 +39,6 @@ ordered_json moment_json(const Moment& moment, const std::string& counter) {
                        {"time_ns", or_null(moment.time_ns)}};
   json.update(place_json(moment.place));
   json["block_bytes"] = moment.block_bytes;
-  return json;
-}
-
-ordered_json classes_json(const ledger::ClassBytes& classes) {
-  ordered_json json = ordered_json::object();
-  for (std::size_t i = 1; i < classes.size(); ++i)
-    if (classes[i] != 0) json[std::string(trace::class_name(static_cast<trace::MemoryClass>(i)))] = classes[i];
   return json;
 }
 
@@ -67,18 +59,18 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
   json["peak"]["moment_known"] = side.peak_moment_known;
   if (side.is_model) json["peak"]["estimate"] = side.peak_is_estimate;
   json["counters"] = ordered_json::object();
-  for (const compare::CounterPeak& counter : side.counters)
+  for (const compare::KnownCounter& counter : side.counters)
     json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
   json["outside_allocator"] = or_null(side.outside_allocator);
   json["phases"] = ordered_json::object();
   for (std::size_t phase = 0; phase < side.phase_peaks.size(); ++phase)
     if (side.phase_peaks[phase])
       json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = *side.phase_peaks[phase];
-  json["composition"] = {{"own_peak", classes_json(side.peak.classes)}, {"other_peak", nullptr}};
+  json["composition"] = {{"own_peak", held_classes_json(side.peak.classes)}, {"other_peak", nullptr}};
   if (side.at_other) {
     ordered_json other = moment_json(*side.at_other, side.counter);
     other["found_by"] = ledger::found_by_name(side.at_other->found_by);
-    other["classes"] = classes_json(side.at_other->classes);
+    other["classes"] = held_classes_json(side.at_other->classes);
     json["composition"]["other_peak"] = std::move(other);
   }
   json["pace"] = pace_json(pace);
@@ -110,14 +102,18 @@ std::string place_text(const ledger::Place& place) {
   return text;
 }
 
+// "about 320 B requested on cuda:0 (estimate)"
+std::string peak_text(const Side& side, const SideLabel& label, const Style& style) {
+  std::string text = (side.peak_is_estimate ? "about " : "") + format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) +
+                     (style.exact_bytes ? " B " : " ") + side.counter;
+  if (!side.heap.empty()) text += " on " + side.heap;
+  return label.label.empty() ? text : text + " (" + label.label + ")";
+}
+
 std::string headline(const char* title, const Side& side, const SideLabel& label, const Style& style) {
   constexpr std::size_t indent = 12;
   std::string text = title + std::string(indent - std::string_view(title).size(), ' ');
-  text += (side.peak_is_estimate ? "about " : "") + format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) +
-          (style.exact_bytes ? " B " : " ") + side.counter;
-  if (!side.heap.empty()) text += " on " + side.heap;
-  if (!label.label.empty()) text += " (" + label.label + ")";
-  text += ", " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
+  text += peak_text(side, label, style) + ", " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
   std::string place = place_text(side.peak.place);
   if (!side.peak_moment_known)
     place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
@@ -221,11 +217,22 @@ std::string pace_text(const PeakComparison& found, const Style& style) {
   return wrapped(text, style, 12) + "\n";
 }
 
-std::string difference_line(const PeakComparison& found, const Style& style) {
+std::string difference_text(const PeakComparison& found, const Style& style) {
   const std::int64_t difference = found.gap.difference;
-  if (difference == 0) return "DIFFERENCE  none\n";
-  return "DIFFERENCE  " + signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) +
-         " of the prediction\n";
+  if (difference == 0) return "none";
+  return signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the prediction";
+}
+
+std::string difference_line(const PeakComparison& found, const Style& style) {
+  return "DIFFERENCE  " + difference_text(found, style) + "\n";
+}
+
+// What of the figures is no measurement, and what they can not be read as.
+std::string notes_markdown(const PeakComparison& found) {
+  std::string text;
+  if (found.predicted.peak_is_estimate) text += "- predicted: " + std::string(estimate_reason) + "\n";
+  if (const std::string verdict = verdict_text(found); !verdict.empty()) text += "- verdict: " + verdict + "\n";
+  return text;
 }
 
 std::string values_text(const Gap& gap, const Style& style) {
@@ -245,7 +252,8 @@ std::vector<std::string> warnings_of(const PeakComparison& found) {
     warnings.push_back("one side names none of its blocks: " + format_count(found.gap.paired_by_size) +
                        " were paired by size and order alone, so of equal sizes it is not known which one differs");
   for (const Side* side : {&found.measured, &found.predicted})
-    for (const std::string& warning : side->warnings) warnings.push_back(side->file + ": " + warning);
+    for (const std::vector<std::string>* of : {&side->peak_warnings, &side->warnings})
+      for (const std::string& warning : *of) warnings.push_back(side->file + ": " + warning);
   return warnings;
 }
 
@@ -352,15 +360,26 @@ std::string prediction_text(const GapReport& report, const Style& style) {
 
 std::string gap_markdown(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
-  const auto bytes = [&](const Side& side) {
-    return format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B" : "");
-  };
-  std::string text = bytes(found.measured) + " " + found.measured.counter +
-                     (found.measured.heap.empty() ? "" : " on " + found.measured.heap) + " measured, " + bytes(found.predicted) +
-                     " predicted\n\n";
-  text += found.is_meaningful() ? gap_table(found.gap, TableFormat::md, style).render() : verdict_text(found) + "\n";
-  text += "\n" + composition_table(found, TableFormat::md, style).render();
+  std::string text = printable(peak_text(found.measured, report.measured, style), style) + " measured, " +
+                     printable(peak_text(found.predicted, report.predicted, style), style) + " predicted\n\n";
+  if (const std::string notes = notes_markdown(found); !notes.empty()) text += notes + "\n";
+  if (found.is_meaningful()) text += gap_table(found.gap, TableFormat::md, style).render() + "\n";
+  text += composition_table(found, TableFormat::md, style).render();
   if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
+  const std::vector<std::string> warnings = warnings_of(found);
+  if (!warnings.empty()) text += "\n";
+  for (const std::string& warning : warnings) text += "- warning: " + printable(warning, style) + "\n";
+  return text;
+}
+
+std::string prediction_markdown(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
+  std::string text = "Predicted: **" + printable(peak_text(found.predicted, report.predicted, style), style) + "**, `" +
+                     printable(found.predicted.file, style) + "`";
+  if (!report.predicted.policy.empty()) text += " --policy " + printable(report.predicted.policy, style);
+  if (found.is_meaningful()) text += "; measured - predicted: " + difference_text(found, style);
+  text += "\n";
+  if (const std::string notes = notes_markdown(found); !notes.empty()) text += "\n" + notes;
   return text;
 }
 

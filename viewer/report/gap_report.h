@@ -30,6 +30,7 @@ std::string gap_csv(const GapReport& report);
 // In a summary: what was predicted, and the difference.
 nlohmann::ordered_json prediction_json(const GapReport& report);
 std::string prediction_text(const GapReport& report, const Style& style);
+std::string prediction_markdown(const GapReport& report, const Style& style);
 
 // What the verdict says, empty where the two are comparable.
 std::string verdict_text(const compare::PeakComparison& found);

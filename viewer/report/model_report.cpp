@@ -25,13 +25,6 @@ ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const Co
           {"estimate", is_estimate(outcome, kind)}};
 }
 
-ordered_json classes_json(const ledger::ClassBytes& classes) {
-  ordered_json json = ordered_json::object();
-  for (std::size_t index = 0; index < classes.size(); ++index)
-    if (classes[index] != 0) json[std::string(trace::class_name(static_cast<trace::MemoryClass>(index)))] = classes[index];
-  return json;
-}
-
 // Goes through a memory curve: what the row of an event says.
 class Curve {
  public:
@@ -76,10 +69,18 @@ class Curve {
 
 }  // namespace
 
+ordered_json held_classes_json(const ledger::ClassBytes& classes) {
+  ordered_json json = ordered_json::object();
+  for (std::size_t index = 0; index < classes.size(); ++index)
+    if (classes[index] != 0) json[std::string(trace::class_name(static_cast<trace::MemoryClass>(index)))] = classes[index];
+  return json;
+}
+
 ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bool in_time) {
   ordered_json json{{"policy", outcome.policy}};
   ordered_json peak{{"counter", model::counter_name(counter)}};
-  if (const CounterPeak* const found = outcome.counters.of(counter); found != nullptr) peak.update(peak_json(outcome, counter, *found));
+  if (const CounterPeak* const found = model::counter_peak(outcome.counters, counter); found != nullptr)
+    peak.update(peak_json(outcome, counter, *found));
   json["peak"] = peak;
   json["counters"] = ordered_json::object();
   for (const CounterKind kind : model::counter_kinds)
@@ -96,7 +97,7 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bo
     if (outcome.phase_peak[phase] != 0)
       json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = {{"peak_bytes", outcome.phase_peak[phase]},
                                                                                           {"estimate", outcome.phase_is_estimate[phase]}};
-  json["classes"] = classes_json(outcome.class_bytes);
+  json["classes"] = held_classes_json(outcome.class_bytes);
   json["parts"] = ordered_json::array();
   for (const model::PeakPart& part : outcome.parts) {
     json["parts"].push_back(
@@ -193,7 +194,7 @@ void write_curve_json(std::ostream& out, const model::Model& model, const model:
             {"change", curve.change()},
             {"requested", curve.requested()},
             {"estimate", event.is_estimate},
-            {"classes", classes_json(curve.classes())}};
+            {"classes", held_classes_json(curve.classes())}};
   });
 }
 

@@ -14,6 +14,8 @@ namespace liveset::report {
 // Of a peak that is an estimate (model::MemoryEvent::is_estimate).
 inline constexpr std::string_view estimate_reason = "an estimate: a recorded step does not tell all that reads a value inside of a region";
 
+// Bytes by name of the class; without those of which nothing lives.
+nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);
 // peak, counters, costs, copies, phases, classes, parts, live: what one policy takes. `in_time`: costs are nanoseconds and are called so
 // (extra_time_ns, forward_time_ns); else they are in the model's unit (extra_cost, forward_cost).
 nlohmann::ordered_json outcome_json(const model::Outcome& outcome, model::CounterKind counter, bool in_time);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_program.h"
@@ -66,7 +67,8 @@ TEST(CompareCommand, TablesOfTwoTraces) {
   EXPECT_EQ(csv.status, 1);
   EXPECT_EQ(csv.out, "class,name,bytes,measured,predicted,blocks\nrounding,unattributed,24,1024,1000,1\nrounding,,-124,,,\n");
   const Ran md = run_program("liveset compare " + a + " " + b + " --format md --units bytes");
-  EXPECT_THAT(md.out, StartsWith("900 B requested on cuda:0 measured, 1,000 B predicted\n\n| bytes | of the difference | mostly |"));
+  EXPECT_THAT(md.out, StartsWith("900 B requested on cuda:0 measured, 1,000 B requested on cuda:0 predicted\n\n- verdict: "));
+  EXPECT_THAT(md.out, HasSubstr("\n\n| bytes | of the difference | mostly |"));
   EXPECT_THAT(md.out, HasSubstr("| in all |"));
 }
 
@@ -83,6 +85,34 @@ TEST(CompareCommand, TablesOfATraceAndAModel) {
   // Where no bytes are compared, the events are the table.
   const Ran held = run_program("liveset compare " + arguments + " --held --format csv");
   EXPECT_THAT(held.out, Not(HasSubstr("class,name")));
+}
+
+// A model of ids alone predicts no peak: every form says so, and the ledgers are compared. Other reasons are errors.
+TEST(CompareCommand, PeaksThatAreNotComparedAreSaid) {
+  const TemporaryFolder folder;
+  const std::string trace = chain_trace(folder), ids = folder.file("ids.textproto");
+  std::ofstream(ids) << "chain { length: 6 bytes: 0 }\n";
+  const std::string reason = "peaks are not compared: " + ids + ": the model states no bytes";
+  const std::string call = "liveset compare " + trace + " " + ids;
+  EXPECT_THAT(run_program(call + " --units bytes").out, HasSubstr("peaks are not compared: "));
+  EXPECT_THAT(run_program(call + " --format md").out, StartsWith("- " + reason));
+  const Ran csv = run_program(call + " --format csv");
+  EXPECT_THAT(csv.err, HasSubstr(reason));
+  EXPECT_THAT(csv.out, Not(HasSubstr("not compared")));
+  const std::string senseless = folder.file("senseless.textproto");
+  std::ofstream(senseless) << "chain { length: 6 bytes: 8 }\nphysical { allocator: 'cuda' allocator_settings: 'max_split_size_mb:x' }\n";
+  const Ran refused = run_program("liveset compare " + trace + " " + senseless);
+  EXPECT_THAT(refused.err, HasSubstr("max_split_size_mb"));
+  EXPECT_EQ(refused.status, 2);
+}
+
+// The prediction that was asked for is in every form of a summary.
+TEST(SummaryCommand, TheModelsPredictionIsInMarkdown) {
+  const TemporaryFolder folder;
+  const Ran md = run_program("liveset summary " + chain_trace(folder) + " --model " + chain_file + " --policy segment:2 --format md");
+  EXPECT_EQ(md.status, 0) << md.err;
+  EXPECT_THAT(md.out, HasSubstr("\nPredicted: **"));
+  EXPECT_THAT(md.out, HasSubstr("--policy segment:2; measured - predicted: "));
 }
 
 TEST(CompareCommand, HelpNamesCountersAndClasses) {

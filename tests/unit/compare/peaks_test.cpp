@@ -380,6 +380,105 @@ TEST(Peaks, AMomentWithOtherBlocksIsNotTaken) {
   EXPECT_EQ(bytes_of(found, GapClass::cached), 0);
 }
 
+// Reserved is 4096 in forward, with 3100 in blocks, and in backward, with 2100. The other run's peak is in backward: of the two moments
+// that one is compared, and nothing of the first is left in its sums.
+TEST(Peaks, OfEqualMomentsTheOthersIsTaken) {
+  TinyTrace late, both;
+  for (TinyTrace* trace : {&late, &both}) {
+    const std::uint32_t heap = trace->heap("cuda:0");
+    trace->alloc(heap, 0x9000, 100, 100, 2048);
+    trace->step(0);
+    trace->phase = proto::PHASE_FORWARD;
+    if (trace == &both) {
+      trace->alloc(heap, 0x1000, 3000, 3100, 4096);
+      trace->free(heap, 0x1000, 100, 4096);
+    }
+    trace->phase = proto::PHASE_BACKWARD;
+    trace->alloc(heap, 0x1000, 2000, 2100, 4096);
+    trace->free(heap, 0x1000, 100, 4096);
+    trace->mark(proto::EVENT_STEP_END);
+  }
+  const PeakComparison found = compared(late, both, "reserved");
+  EXPECT_EQ(found.predicted.peak.place.phase, Phase::backward);
+  EXPECT_EQ(found.predicted.peak.block_bytes, 2100U);
+  for (const GapPart& part : found.gap.parts) EXPECT_EQ(part.bytes, 0);
+}
+
+// What is reserved before the step began, in the chunk that it begins in, is of the moment that is looked for.
+TEST(Peaks, ReservedAtTheOthersPeakCountsWhatCameBeforeTheStep) {
+  TinyTrace trace;
+  const std::uint32_t heap = trace.heap("cuda:0");
+  trace.alloc(heap, 0x9000, 100, 100, 2048);
+  trace.alloc(heap, 0xa000, 100, 200, 3072);
+  trace.free(heap, 0xa000, 100, 3072);
+  trace.step(0);
+  trace.phase = proto::PHASE_FORWARD;
+  trace.alloc(heap, 0x1000, 900, 1000, 4096);
+  const trace::TraceFile file = trace.open();
+  const Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, {});
+  ASSERT_TRUE(ledger);
+  ledger::Place place;
+  place.step = 0;
+  place.phase = Phase::forward;
+  const Result<ledger::FoundPlace> found = ledger::find_place(file, *ledger, place);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->by, FoundBy::phase);
+  EXPECT_EQ(found->reserved, 4096U);
+}
+
+// Blocks that are counted as they were requested, by a snapshot or by an allocator that rounds nothing, are the counter at every moment.
+TEST(Peaks, AtTheOthersPeakTheCounterIsTheSumOfItsBlocks) {
+  for (const bool is_snapshot : {true, false}) {
+    TinyTrace one, other;
+    for (TinyTrace* trace : {&one, &other}) {
+      if (is_snapshot) trace->attribute("imported", R"({"from": "torch-snapshot", "block_bytes": "requested"})");
+      const std::uint32_t heap = trace->heap(is_snapshot ? "cuda:0" : "cpu");
+      trace->alloc(heap, 0x1000, 1000);
+      if (trace == &other) trace->alloc(heap, 0x2000, 500);
+    }
+    const PeakComparison found = compared(one, other, "requested");
+    EXPECT_EQ(found.measured.at_other->bytes, 1000U) << is_snapshot;
+    EXPECT_EQ(found.predicted.at_other->bytes, 1500U) << is_snapshot;
+  }
+}
+
+// More values than are looked for outlive their last use. Of two equal moments the other's is taken, and what is said of the first one is
+// not said again.
+TEST(Peaks, AWarningIsSaidOnceThoughTheMomentIsReadAgain) {
+  TorchTrace late, both;
+  constexpr std::uint64_t values = 10'001;
+  for (TorchTrace* trace : {&late, &both}) {
+    const std::uint32_t root = trace->module("Net");
+    trace->step(0);
+    trace->phase = proto::PHASE_FORWARD;
+    for (std::uint64_t i = 1; i <= values; ++i) trace->make(i * 0x1000, 8, root);
+    trace->phase = proto::PHASE_LOSS;
+    trace->graph_node("SinBackward0", 3);
+    for (std::uint64_t i = 1; i <= values; ++i) trace->keep(i * 0x1000, "SinBackward0.self");
+    trace->graph_node("CosBackward0", 2);
+    trace->graph_node("TanBackward0", 1);
+    trace->backward(3);
+    trace->phase = proto::PHASE_BACKWARD;
+    trace->node_begin("SinBackward0", 3);
+    trace->node_end("SinBackward0", 3);
+    for (const std::int64_t node : {2, 1}) {
+      const std::string name = node == 2 ? "CosBackward0" : "TanBackward0";
+      trace->node_begin(name, node);
+      if (node == 1 || trace == &both) {
+        trace->make(0x90000000, 5000);
+        trace->free(0x90000000);
+      }
+      trace->node_end(name, node);
+    }
+    trace->mark(proto::EVENT_BACKWARD_END);
+    for (std::uint64_t i = 1; i <= values; ++i) trace->free(i * 0x1000);
+    trace->mark(proto::EVENT_STEP_END);
+  }
+  const PeakComparison found = compared(late, both);
+  EXPECT_EQ(found.predicted.peak.place.node, "TanBackward0");
+  EXPECT_EQ(found.predicted.peak_warnings, std::vector<std::string>{"of 10001 values that live too long the first 10000 were looked for"});
+}
+
 // Requested is read at the end of a step: its highest value is known, not when it was.
 TEST(Peaks, RequestedIsBlocksWithoutRounding) {
   TinyTrace one, other;
@@ -504,6 +603,53 @@ TEST(Peaks, ClassesOfRandomTracesSumToTheDifference) {
       ASSERT_EQ(items, *side->peak.bytes);
     }
   }
+}
+
+// The allocator gives 42 MiB for 41.5, since of its segment no more than 1 MiB would be left, and for 42. The model's peak of allocated is
+// 42 MiB in forward, with 0.5 that is no block's; and at the other's peak, in backward, just the block: of equals that one is taken.
+TEST(Peaks, OfEqualMomentsOfAModelTheSumIsThatOfTheOneTaken) {
+  constexpr std::uint64_t half = 512 << 10;
+  const auto compare = [&](std::uint64_t in_backward) {
+    TinyTrace trace;
+    const std::uint32_t heap = trace.heap("cuda:0");
+    trace.step(0);
+    trace.phase = proto::PHASE_BACKWARD;
+    trace.alloc(heap, 0x1000, in_backward);
+    const Result<model::Model> parsed = model::parse_model(
+        "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY }\n"
+        "general {\n"
+        "  tensor { id: 'a' bytes: " +
+            std::to_string(83 * half) +
+            " }\n"
+            "  tensor { id: 'b' bytes: " +
+            std::to_string(in_backward) +
+            " }\n"
+            "  op { id: 'f' writes: 'a' frees: 'a' }\n"
+            "  op { id: 'loss' phase: 'loss' }\n"
+            "  op { id: 'g' phase: 'backward' writes: 'b' frees: 'b' }\n"
+            "}\n",
+        "m.textproto");
+    if (!parsed) throw std::runtime_error(parsed.error().message());
+    model::Model described = *parsed;
+    described.physical.caching_allocator = true;
+    const trace::TraceFile file = trace.open();
+    Result<PeakComparison> found = compare_with_model(file, {"", "allocated"}, described, *model::parse_policy("save-all"), "m.textproto");
+    if (!found) throw std::runtime_error(found.error().message());
+    EXPECT_EQ(sum_of(found->gap), found->gap.difference);
+    EXPECT_EQ(*found->predicted.peak.bytes, 84 * half);
+    return std::move(*found);
+  };
+  const PeakComparison equal = compare(84 * half);
+  EXPECT_EQ(equal.predicted.peak.place.phase, Phase::backward);
+  EXPECT_EQ(equal.gap.difference, 0);
+  EXPECT_EQ(bytes_of(equal, GapClass::rounding), 0);
+  // What the allocator gives at another moment is between the blocks and its peak, and not known.
+  const PeakComparison lower = compare(82 * half);
+  EXPECT_EQ(lower.predicted.peak.place.phase, Phase::forward);
+  ASSERT_TRUE(lower.predicted.at_other);
+  EXPECT_EQ(lower.predicted.at_other->place.phase, Phase::backward);
+  EXPECT_EQ(lower.predicted.at_other->block_bytes, 82 * half);
+  EXPECT_EQ(lower.predicted.at_other->bytes, std::nullopt);
 }
 
 // A chain of three values of 8 bytes and its trace, told by the program itself, which keeps one value less.

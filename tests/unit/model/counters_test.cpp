@@ -50,6 +50,16 @@ TEST(Counters, AStepFindsWhatTheJobLeftInTheCache) {
   EXPECT_EQ(counters(beside).reserved->bytes, 22 * mebibyte);
 }
 
+// 12 MiB that the job keeps all the time, and a step that takes nothing.
+TEST(Counters, AStepWithoutEventsHasWhatIsThere) {
+  const PredictedCounters found = counters(parsed("static_storage { id: 'w' bytes: 12582912 }\n"));
+  for (const CounterKind kind : counter_kinds) {
+    ASSERT_NE(found.of(kind), nullptr);
+    EXPECT_EQ(found.of(kind)->bytes, 12 * mebibyte) << counter_name(kind);
+    EXPECT_EQ(found.of(kind)->event, never) << counter_name(kind);
+  }
+}
+
 TEST(Counters, WhatLivedBeforeStandsWhereItWasPut) {
   Model model = parsed(small_step + "static_storage { id: 'w' bytes: 12582912 }\n");
   model.statics[0].block = 7;

@@ -149,6 +149,50 @@ TEST(EstimatedPeak, IsSaidBesideAMeasurement) {
   EXPECT_FALSE(gap_json(report_of("save-all")).at("measured").at("peak").contains("estimate"));
 }
 
+// A table that is handed on says what the figures are, as the page does.
+TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
+  GapReport report;
+  report.found.measured.counter = report.found.predicted.counter = "requested";
+  report.found.measured.file = "a.liveset";
+  report.found.measured.peak.bytes = 300;
+  report.found.predicted.peak.bytes = 320;
+  report.found.predicted.peak_is_estimate = true;
+  report.found.predicted.file = "m.textproto";
+  report.found.gap.difference = -20;
+  report.found.verdict = compare::Verdict::no_values;
+  report.found.measured.warnings = {"events are missing"};
+  report.found.measured.peak_warnings = {"too many blocks"};
+  report.measured.label = "exact";
+  report.predicted = {"estimate", "full"};
+  const std::string text = gap_markdown(report, {});
+  EXPECT_THAT(text, HasSubstr("300 B requested (exact) measured, about 320 B requested (estimate) predicted\n\n"));
+  EXPECT_THAT(text, HasSubstr("- predicted: an estimate: a recorded step does not tell all"));
+  EXPECT_THAT(text, HasSubstr("- verdict: neither side tells of values"));
+  EXPECT_THAT(text, HasSubstr("- warning: a.liveset: too many blocks\n- warning: a.liveset: events are missing\n"));
+  const std::string prediction = prediction_markdown(report, {});
+  EXPECT_THAT(prediction, HasSubstr("Predicted: **about 320 B requested (estimate)**, `m.textproto` --policy full; measured - predicted: "
+                                    "-20 B, -6.25% of the prediction\n"));
+  EXPECT_THAT(prediction, HasSubstr("- verdict: neither side tells of values"));
+  report.found.predicted.peak_is_estimate = false;
+  report.found.verdict = compare::Verdict::comparable;
+  report.found.measured.warnings.clear();
+  report.found.measured.peak_warnings.clear();
+  EXPECT_THAT(gap_markdown(report, {}), Not(HasSubstr("- ")));
+}
+
+// Blocks of an allocator that rounds nothing are requested, allocated and active at once, and nothing is reserved.
+TEST(CounterOfAModelThatRoundsNothing, IsThatOfRequested) {
+  const model::Model model = model_of(recorded(300));
+  const model::Outcome outcome = outcome_of(model, "by-hand");
+  const ordered_json requested = outcome_json(outcome, model::CounterKind::requested, true).at("peak");
+  for (const model::CounterKind kind : {model::CounterKind::allocated, model::CounterKind::active}) {
+    ordered_json expected = requested;
+    expected["counter"] = model::counter_name(kind);
+    EXPECT_EQ(outcome_json(outcome, kind, true).at("peak"), expected);
+  }
+  EXPECT_EQ(model::counter_peak(outcome.counters, model::CounterKind::reserved), nullptr);
+}
+
 // A chain of three values of 10 bytes and a parameter of 100, by hand: 110, 120, 130, then h2 and h1, h0 go with their backward.
 const char* const small = "chain { length: 2 bytes: 10 }\nstatic_storage { id: 'w' bytes: 100 }\n";
 
