@@ -177,7 +177,7 @@ TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
   report.found.verdict = compare::Verdict::comparable;
   report.found.measured.warnings.clear();
   report.found.measured.peak_warnings.clear();
-  EXPECT_THAT(gap_markdown(report, {}), Not(HasSubstr("- ")));
+  EXPECT_THAT(gap_markdown(report, {}), Not(HasSubstr("\n- ")));
 }
 
 // Blocks of an allocator that rounds nothing are requested, allocated and active at once, and nothing is reserved.
