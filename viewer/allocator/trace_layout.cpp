@@ -219,6 +219,7 @@ Result<SimulatedLayout> simulated_layout(const trace::TraceFile& file, const led
   Result<std::vector<bool>> completed = completed_later(file, ledger, options.heap, unlimited);
   if (!completed) return completed.take_error();
   SimulatedLayout layout;
+  Peak fullest;  // `allocated`, while reserved was at its highest
   const auto run = [&](Replay& replay, std::uint64_t last) {
     const auto raise = [](Peak& peak, const Peak& found, std::uint64_t event) {
       if (found.bytes > peak.bytes || peak.event == Peak::no_event) peak = {found.bytes, event};
@@ -240,6 +241,8 @@ Result<SimulatedLayout> simulated_layout(const trace::TraceFile& file, const led
       if (Status status = replay.add(next); !status) return status;
       if (!options.range.contains(event)) return Done{};
       const Counters& now = replay.counters();
+      const bool is_new_peak = layout.peaks.reserved.event == Peak::no_event || now.reserved > layout.peaks.reserved.bytes;
+      if (is_new_peak || (now.reserved == layout.peaks.reserved.bytes && now.allocated > fullest.bytes)) fullest = {now.allocated, event};
       raise(layout.peaks.requested, {now.requested}, event);
       raise(layout.peaks.allocated, {now.allocated}, event);
       raise(layout.peaks.active, {now.active}, event);
@@ -253,7 +256,7 @@ Result<SimulatedLayout> simulated_layout(const trace::TraceFile& file, const led
   layout.statistics = whole.allocator().statistics();
   const Peaks peaks = layout.peaks;
   const std::uint64_t blocks = layout.blocks;
-  const std::uint64_t event = options.at.value_or(layout.peaks.reserved.event);
+  const std::uint64_t event = options.at.value_or(fullest.event);
   if (event == Peak::no_event) {  // nothing to look at
     layout.fragmentation = whole.fragmentation();
   } else {

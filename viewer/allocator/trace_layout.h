@@ -20,7 +20,7 @@ struct SimulatedOptions {
   std::uint32_t heap = 0;
   Settings settings;
   Device device;
-  std::optional<std::uint64_t> at = std::nullopt;  // an event; none: the peak of reserved
+  std::optional<std::uint64_t> at = std::nullopt;  // an event; none: of those with the peak of reserved the one with most allocated
   ledger::Range range;                             // where peaks are looked for
   ledger::Progress progress;
 };

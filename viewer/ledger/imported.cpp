@@ -10,6 +10,17 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// The first of them.
+std::vector<std::string> texts_in(const ordered_json& json, const char* key) {
+  constexpr std::size_t most = 100;
+  std::vector<std::string> texts;
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) return texts;
+  for (const ordered_json& text : *found)
+    if (text.is_string() && texts.size() < most) texts.push_back(text.get<std::string>());
+  return texts;
+}
+
 ImportedHeap heap_in(const ordered_json& json) {
   ImportedHeap heap;
   heap.name = trace::text_in(json, "heap");
@@ -17,12 +28,9 @@ ImportedHeap heap_in(const ordered_json& json) {
   heap.opening_blocks = trace::number_in(json, "opening_blocks");
   heap.opening_bytes = trace::number_in(json, "opening_bytes");
   heap.contradiction_count = trace::number_in(json, "contradiction_count");
-  const auto found = json.find("contradictions");
-  constexpr std::size_t most = 100;
-  if (found != json.end() && found->is_array()) {
-    for (const ordered_json& text : *found)
-      if (text.is_string() && heap.contradictions.size() < most) heap.contradictions.push_back(text.get<std::string>());
-  }
+  heap.contradictions = texts_in(json, "contradictions");
+  if (const auto actions = json.find("actions"); actions != json.end() && actions->is_object())
+    heap.unknown_events = trace::number_in(*actions, "other");
   if (heap.contradiction_count != 0 && heap.contradictions.empty()) heap.contradictions.emplace_back("it does not say how");
   heap.contradiction_count = std::max<std::uint64_t>(heap.contradiction_count, heap.contradictions.size());
   return heap;
@@ -41,6 +49,12 @@ std::uint64_t Imported::contradictions() const {
   return sum;
 }
 
+std::uint64_t Imported::unknown_events() const {
+  std::uint64_t sum = 0;
+  for (const ImportedHeap& each : heaps) sum += std::min(each.unknown_events, ~sum);
+  return sum;
+}
+
 Result<std::optional<Imported>> find_imported(const trace::TraceFile& file) {
   const trace::Dictionary& names = file.dictionary();
   const auto name = std::find(names.strings.begin(), names.strings.end(), "imported");
@@ -55,6 +69,7 @@ Result<std::optional<Imported>> find_imported(const trace::TraceFile& file) {
     imported->from = trace::text_in(json, "from");
     imported->file = trace::text_in(json, "file");
     imported->block_counter = trace::text_in(json, "block_bytes");
+    imported->unknown_actions = texts_in(json, "unknown_actions");
     if (const auto heaps = json.find("heaps"); heaps != json.end() && heaps->is_array()) {
       constexpr std::size_t most = 4096;
       for (const ordered_json& heap : *heaps)

@@ -16,6 +16,7 @@ struct ImportedHeap {
   std::uint64_t opening_blocks = 0, opening_bytes = 0;  // lived before the first event
   std::vector<std::string> contradictions;              // the first few
   std::uint64_t contradiction_count = 0;
+  std::uint64_t unknown_events = 0;  // of a kind that the importer does not know: passed over
   bool has_history() const { return history != "none"; }
 };
 
@@ -24,9 +25,11 @@ struct Imported {
   std::string file;
   std::string block_counter;  // which counter the sizes of blocks add up to: "requested"
   std::vector<ImportedHeap> heaps;
+  std::vector<std::string> unknown_actions;  // what the first few kinds of unknown_events() are called
 
   const ImportedHeap* heap(std::string_view name) const;
   std::uint64_t contradictions() const;
+  std::uint64_t unknown_events() const;
 };
 
 // Nothing where it was recorded. Looks at the first events only.

@@ -28,12 +28,25 @@ struct Meter {
   }
 };
 
+// Of the events at which a meter is at its highest, the one with most in blocks. `look` comes before the meter's raise.
+struct Fullest {
+  std::int64_t blocks = -1;
+  std::uint64_t event = no_event;
+
+  void look(const Meter& meter, std::int64_t in_blocks, std::uint64_t at) {
+    if (meter.now >= meter.gate && (meter.now > meter.gate || in_blocks > blocks)) {
+      blocks = in_blocks;
+      event = at;
+    }
+  }
+};
+
 struct HeapState {
   Meter allocated, reserved, segments;
+  Fullest reserved_fullest, segments_fullest;
   std::int64_t blocks = 0;
   bool has_reserved = false, has_segments = false, has_baseline = false, has_segment_baseline = false;
   std::int64_t segment_baseline = 0;
-  std::int64_t fullest = -1;  // most in blocks while reserved was at its highest
   HeapLedger out;
 };
 
@@ -80,7 +93,7 @@ class Sweep {
       meter->gate = meter->now;
       meter->event = event;
     }
-    heap.fullest = -1;
+    heap.reserved_fullest = heap.segments_fullest = {heap.allocated.now, event};
   }
 
   const trace::TraceFile& file_;
@@ -148,6 +161,9 @@ Result<PhysicalLedger> Sweep::run() {
     finish(heap.out.allocated, heap.allocated, heap.out.allocations + heap.out.unmatched_frees != 0);
     finish(heap.out.reserved, heap.reserved, heap.has_reserved);
     finish(heap.out.segments, heap.segments, heap.has_segments);
+    heap.out.reserved_and_fullest = heap.has_reserved   ? heap.reserved_fullest.event
+                                    : heap.has_segments ? heap.segments_fullest.event
+                                                        : no_event;
     // A file that states no counters, but every segment: they are what PyTorch calls reserved.
     if (out_.imported && !heap.has_reserved) heap.out.reserved = heap.out.segments;
     out_.heaps.push_back(heap.out);
@@ -217,6 +233,7 @@ void Sweep::sweep(const trace::Columns& columns, std::uint32_t begin, std::uint3
       ++state.blocks;
       ++state.out.allocations;
       phases_[phase].allocations += &state == shown;
+      state.segments_fullest.look(state.segments, state.allocated.now, event);
       state.allocated.raise(event);
       if ((kind_byte & totals_bit) != 0) totals(state, columns, event);
     } else if (kind == Kind::free_requested) {
@@ -261,10 +278,7 @@ void Sweep::totals(HeapState& heap, const trace::Columns& columns, std::uint64_t
   }
   if (heap.reserved.now == 0) return;  // PyTorch's CPU allocator states 0: it does not know
   heap.has_reserved = true;
-  if (heap.reserved.now >= heap.reserved.gate && (heap.reserved.now > heap.reserved.gate || heap.allocated.now > heap.fullest)) {
-    heap.fullest = heap.allocated.now;
-    heap.out.reserved_and_fullest = event;
-  }
+  heap.reserved_fullest.look(heap.reserved, heap.allocated.now, event);
   heap.reserved.raise(event);
   heap.out.reserved_below_total += heap.reserved.now < wrapping_sum(heap.allocated.now, error);
   if (heap.has_segments) {
@@ -296,6 +310,7 @@ void Sweep::other(const trace::Columns& columns, std::uint32_t index, std::uint6
       state.has_segments = true;
       const bool comes = kind == Kind::segment_alloc || kind == Kind::segment_map;
       state.segments.now = comes ? wrapping_sum(state.segments.now, bytes) : wrapping_difference(state.segments.now, bytes);
+      state.segments_fullest.look(state.segments, state.allocated.now, event);
       state.segments.raise(event);
       if (comes) state.out.last_segment = event;
       driver_.add(kind, columns.heap[here.heap], columns.size[here.size], event);

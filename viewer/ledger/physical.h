@@ -34,10 +34,11 @@ struct HeapLedger {
   std::uint64_t checked_events = 0;     // carried the allocator's own total
   std::uint64_t mismatched_events = 0;  // ... which differed from our sum by something else than the baseline
   std::uint64_t reserved_below_total = 0, segments_not_reserved = 0;
-  std::int64_t baseline_bytes = 0;                // allocator's total - our sum at the first such event
-  std::uint64_t live_blocks = 0;                  // at the end
-  std::uint64_t last_segment = 0;                 // event of the last one that it took; 0: none
-  std::uint64_t reserved_and_fullest = no_event;  // of the events of the range at which reserved was highest, the one with most in blocks
+  std::int64_t baseline_bytes = 0;  // allocator's total - our sum at the first such event
+  std::uint64_t live_blocks = 0;    // at the end
+  std::uint64_t last_segment = 0;   // event of the last one that it took; 0: none
+  // Of the events of the range at which reserved was highest (segments, where the trace does not state it), the one with most in blocks.
+  std::uint64_t reserved_and_fullest = no_event;
 };
 
 // A counter that a source or the program states by events of kind counter.

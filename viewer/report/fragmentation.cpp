@@ -71,6 +71,7 @@ Result<FragmentationReport> build_fragmentation(const trace::TraceFile& file, co
   report.is_peak = !options.at;
   report.settings = options.settings;
   add_file_warnings(file.health(), report.warnings);
+  add_import_warnings(ledger->imported, report.warnings);
   if (ledger->sums_off_after_holes != 0)
     report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
   report.is_recorded = heap.segments.known && !options.simulate;
@@ -81,13 +82,21 @@ Result<FragmentationReport> build_fragmentation(const trace::TraceFile& file, co
                      "its last one is " + std::to_string(ledger->events - 1));
 
   std::vector<FragmentedSegment> segments;
-  std::uint64_t event = options.at.value_or(ledger::no_event);
+  const bool blocks_are_requests = ledger->block_counter == "requested";
+  std::optional<std::uint64_t> at = options.at;
+  if (!at && !ledger->peak_is_known) {
+    at = ledger->events - 1;  // a file that tells its end alone
+    report.is_peak = false;
+  }
+  std::uint64_t event = at.value_or(ledger::no_event);
   if (report.is_recorded) {
-    if (!options.at) event = heap.reserved.known ? heap.reserved.peak_event : heap.segments.peak_event;
+    report.of_requests = report.has_requested = blocks_are_requests;
+    if (!at) event = heap.reserved_and_fullest;
     if (event == ledger::no_event) return no_layout(file, "the heap takes no memory in this range", "a wider --range, or --at EVENT");
     Result<allocator::RecordedLayout> layout = allocator::recorded_layout(file, *ledger, heap.heap, event);
     if (!layout) return layout.take_error();
     report.counters = layout->fragmentation.counters;
+    if (report.of_requests) report.counters.requested = report.counters.allocated;
     segments = std::move(layout->fragmentation.segments);
     if (heap.baseline_bytes > 0)
       report.warnings.push_back(format_bytes(static_cast<std::uint64_t>(heap.baseline_bytes), false) +
@@ -102,7 +111,7 @@ Result<FragmentationReport> build_fragmentation(const trace::TraceFile& file, co
     simulated.settings = *settings;
     simulated.device.capacity = options.capacity;
     simulated.device.order = options.falling_addresses ? allocator::AddressOrder::falling : allocator::AddressOrder::rising;
-    simulated.at = options.at;
+    simulated.at = at;
     simulated.range = options.range;
     simulated.progress = options.progress;
     Result<allocator::SimulatedLayout> layout = allocator::simulated_layout(file, *ledger, simulated);
@@ -114,11 +123,8 @@ Result<FragmentationReport> build_fragmentation(const trace::TraceFile& file, co
     report.statistics = layout->statistics;
     segments = std::move(layout->fragmentation.segments);
     const std::vector<trace::Heap>& heaps = file.dictionary().heaps;
-    report.has_requested = heap.heap >= heaps.size() || heaps[heap.heap].device_type != cuda_device;
+    report.has_requested = blocks_are_requests || heap.heap >= heaps.size() || heaps[heap.heap].device_type != cuda_device;
     if (!report.has_requested) report.peaks.requested = {};
-    if (layout->statistics.out_of_memory != 0)
-      report.warnings.push_back("the simulated device has no memory for " + counted(layout->statistics.out_of_memory, "allocation") +
-                                ": what they would have held is not in these figures");
   }
   for (FragmentedSegment& segment : segments) {
     report.free_bytes += segment.free_bytes;
@@ -140,12 +146,19 @@ Result<FragmentationReport> build_fragmentation(const trace::TraceFile& file, co
   report.moment = std::move(*moment);
   report.moment.counter = "reserved";
   report.moment.bytes = report.counters.reserved;
+  report.moment.is_known = options.at || ledger->peak_is_known;
   return report;
 }
 
 namespace {
 
 const char* source_of(const FragmentationReport& report) { return report.is_recorded ? "recorded" : "simulated"; }
+
+std::string shortage_text(const FragmentationReport& report) {
+  if (report.statistics.out_of_memory == 0) return "";
+  return "the simulated device has no memory for " + counted(report.statistics.out_of_memory, "allocation") +
+         ": what they would have held is not in these figures";
+}
 
 // What a segment is taken for; empty: an expandable one of a trace, which does not tell.
 std::string pool_of(const FragmentationReport& report, const FragmentedSegment& segment) {
@@ -168,7 +181,9 @@ ordered_json pin_json(const FragmentationReport& report, const PinFigure& pin) {
   ordered_json json = {{"bytes", pin.pin.size},     {"address", pin.pin.address},     {"class", trace::class_name(pin.memory_class)},
                        {"name", or_null(pin.name)}, {"module", or_null(pin.module)},  {"op", or_null(pin.op)},
                        {"names", pin.names},        {"birth_event", pin.birth_event}, {"pending", pin.pin.pending}};
-  json["requested"] = report.has_requested ? ordered_json(pin.pin.requested) : ordered_json(nullptr);
+  json["requested"] = report.of_requests     ? ordered_json(pin.pin.size)
+                      : report.has_requested ? ordered_json(pin.pin.requested)
+                                             : ordered_json(nullptr);
   return json;
 }
 
@@ -185,6 +200,12 @@ Table segments_table(const FragmentationReport& report, TableFormat format, cons
     columns.push_back({"address", true});
     columns.push_back({"stream", true});
     columns.push_back({"expandable"});
+    columns.push_back({"free_is_at_most"});
+  }
+  if (report.of_requests && format != TableFormat::csv) {
+    columns[3].title = "requested";
+    columns[4].title = "free at most";
+    columns[5].title = "largest free";
   }
   Table table(std::move(columns), format, style);
   for (std::size_t i = 0; i < std::min(top, report.segments.size()); ++i) {
@@ -201,6 +222,7 @@ Table segments_table(const FragmentationReport& report, TableFormat format, cons
       cells.push_back(Cell::words(std::to_string(segment.address)));
       cells.push_back(Cell::words(std::to_string(segment.stream)));
       cells.push_back(Cell::words(segment.expandable ? "yes" : "no"));
+      cells.push_back(Cell::words(report.of_requests ? "yes" : "no"));
     }
     table.row(std::move(cells));
   }
@@ -240,9 +262,10 @@ ordered_json fragmentation_json(const FragmentationReport& report) {
     json["module"] = or_null(report.moment.module);
   }
   json["counters"] = {{"requested", report.has_requested ? ordered_json(report.counters.requested) : ordered_json(nullptr)},
-                      {"allocated", report.counters.allocated},
-                      {"active", report.counters.active},
+                      {"allocated", report.of_requests ? ordered_json(nullptr) : ordered_json(report.counters.allocated)},
+                      {"active", report.of_requests ? ordered_json(nullptr) : ordered_json(report.counters.active)},
                       {"reserved", report.counters.reserved}};
+  json["free_is_at_most"] = report.of_requests;
   json["free_bytes"] = report.free_bytes;
   json["largest_free"] = report.largest_free;
   json["unpinned_bytes"] = report.unpinned_bytes;
@@ -274,6 +297,7 @@ ordered_json fragmentation_json(const FragmentationReport& report) {
     json["segments"].push_back(std::move(row));
   }
   json["warnings"] = report.warnings;
+  if (const std::string shortage = shortage_text(report); !shortage.empty()) json["warnings"].insert(json["warnings"].begin(), shortage);
   return json;
 }
 
@@ -283,7 +307,9 @@ std::string fragmentation_text(const FragmentationReport& report, std::size_t to
     text = "FRAGMENTATION  none: the trace has no allocation\n";
   } else {
     std::string headline = peak_headline(report.moment, style);
-    if (!report.is_peak) headline.replace(headline.find("PEAK"), 4, "HELD");
+    if (!report.is_peak && report.moment.is_known) headline.replace(headline.find("PEAK"), 4, "HELD");
+    if (const std::string shortage = shortage_text(report); !shortage.empty())
+      text += "OUT OF MEMORY  " + wrapped(shortage, style, 15) + "\n";
     text += headline;
     text += report.is_recorded
                 ? "      layout: the allocator's own segments, as recorded\n"
@@ -291,12 +317,17 @@ std::string fragmentation_text(const FragmentationReport& report, std::size_t to
                       (report.settings.empty() ? std::string(", default settings") : ", " + printable(report.settings, style)) + "\n";
     text += "\n  ";
     if (report.has_requested) text += share_text(report.counters.requested, style) + " requested, ";
-    text += share_text(report.counters.allocated, style) + " allocated, ";
-    if (report.counters.active != report.counters.allocated) text += share_text(report.counters.active, style) + " active, ";
+    if (!report.of_requests) text += share_text(report.counters.allocated, style) + " allocated, ";
+    if (!report.of_requests && report.counters.active != report.counters.allocated)
+      text += share_text(report.counters.active, style) + " active, ";
     text += share_text(report.counters.reserved, style) + " reserved in " + counted(report.segments.size(), "segment") + "\n";
-    text += "  free: " + share_text(report.free_bytes, style) + " (" + format_percent(report.free_bytes, report.counters.reserved) +
-            " of reserved), of it " + share_text(report.unpinned_bytes, style) +
-            " in segments that nothing lives in\n  largest free run: " + share_text(report.largest_free, style) + "\n\n";
+    const std::string at_most = report.of_requests ? "at most " : "";
+    text += "  free: " + at_most + share_text(report.free_bytes, style) + " (" +
+            format_percent(report.free_bytes, report.counters.reserved) + " of reserved), of it " +
+            share_text(report.unpinned_bytes, style) + " in segments that nothing lives in\n  largest free run: " + at_most +
+            share_text(report.largest_free, style) + "\n";
+    if (report.of_requests) text += "  (the blocks are as they were asked for: what they are rounded up by counts as free)\n";
+    text += "\n";
     text += segments_table(report, TableFormat::text, style, top).render();
     text += more_line(report.segments.size(), std::min(top, report.segments.size()), "segments");
     if (const Table pins = pins_table(report, TableFormat::text, style, top); !pins.empty())
@@ -307,7 +338,9 @@ std::string fragmentation_text(const FragmentationReport& report, std::size_t to
 }
 
 std::string fragmentation_markdown(const FragmentationReport& report, const Style& style) {
-  return segments_table(report, TableFormat::md, style, report.segments.size()).render() + "\n" +
+  const std::string shortage = shortage_text(report);
+  return (shortage.empty() ? "" : "- out of memory: " + shortage + "\n\n") +
+         segments_table(report, TableFormat::md, style, report.segments.size()).render() + "\n" +
          pins_table(report, TableFormat::md, style, report.segments.size()).render();
 }
 

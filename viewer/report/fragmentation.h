@@ -29,13 +29,15 @@ struct SegmentFigure {
 struct FragmentationReport {
   std::string file;
   bool is_recorded = false;      // the allocator's own segments; else the simulation's
-  bool is_peak = true;           // of reserved; false: --at EVENT
+  bool is_peak = true;           // of reserved, where it is fullest; false: --at EVENT, or the end of a file that tells no peak
   bool is_empty = false;         // the trace has no allocation
   std::string settings;          // of the simulation
   PeakFigure moment;             // heap, event, time, step, phase, module
   allocator::Counters counters;  // of the layout at that event
   bool has_requested = false;    // a recorded layout, and blocks of PyTorch's CUDA allocator, do not tell what was asked for
-  allocator::Peaks peaks;        // of the simulation, in the range
+  // A recorded layout whose blocks are as they were asked for: what they take of a segment is not known, at least this.
+  bool of_requests = false;
+  allocator::Peaks peaks;  // of the simulation, in the range
   allocator::Statistics statistics;
   std::uint64_t free_bytes = 0, largest_free = 0, unpinned_bytes = 0;  // unpinned: of segments that nothing lives in
   std::vector<SegmentFigure> segments;                                 // by free bytes, falling; first those that something lives in

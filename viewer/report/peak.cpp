@@ -127,10 +127,7 @@ class Collector {
 
 void add_warnings(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, PeakReport& report) {
   add_file_warnings(file.health(), report.warnings);
-  if (ledger.imported)
-    for (const ledger::ImportedHeap& heap : ledger.imported->heaps)
-      if (heap.contradiction_count != 0)
-        report.warnings.push_back("the file contradicts itself: " + heap.contradictions.front() + "; `liveset summary` says more");
+  add_import_warnings(ledger.imported, report.warnings);
   if (ledger.sums_off_after_holes != 0) report.warnings.push_back("events are missing in the file: blocks freed there still count as live");
 }
 

@@ -106,7 +106,9 @@ ordered_json imported_json(const ledger::Imported& imported) {
                              {"opening_blocks", heap.opening_blocks},
                              {"opening_bytes", heap.opening_bytes},
                              {"contradictions", heap.contradictions},
-                             {"contradiction_count", heap.contradiction_count}});
+                             {"contradiction_count", heap.contradiction_count},
+                             {"unknown_events", heap.unknown_events}});
+  json["unknown_actions"] = imported.unknown_actions;
   return json;
 }
 
@@ -126,6 +128,7 @@ ordered_json health_json(const Summary& summary) {
                        {"sums_off_after_holes", summary.sums_off},
                        {"readable_bytes", health.readable_bytes},
                        {"contradictions", summary.imported ? summary.imported->contradictions() : 0},
+                       {"unknown_events", summary.imported ? summary.imported->unknown_events() : 0},
                        {"note", or_null(health.note)},
                        {"end", or_null(health.end)}};
   json["first_mismatches"] = ordered_json::array();

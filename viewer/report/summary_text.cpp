@@ -186,7 +186,11 @@ std::vector<std::string> health_lines(const Summary& summary, const Style& style
   if (health.truncated || health.damaged_packets != 0)
     lines.push_back("the file is incomplete: " + (health.note.empty() ? counted(health.damaged_packets, "damaged packet", "damaged packets")
                                                                       : printable(health.note, style)));
-  if (summary.imported) contradiction_lines(*summary.imported, style, lines);
+  if (summary.imported) {
+    contradiction_lines(*summary.imported, style, lines);
+    if (const std::string unknown = unknown_events_text(*summary.imported); !unknown.empty())
+      lines.push_back(printable(unknown, style) + ": sums may be too high or too low");
+  }
   if (health.lost_events != 0)
     lines.push_back(counted(health.lost_events, "event was", "events were") + " lost while recording: sums may be too high or too low");
   if (health.lost_names != 0)

@@ -84,6 +84,12 @@ ordered_json heaps_json(const trace::TraceFile& file) {
   return json;
 }
 
+// Nothing where it was recorded, or where its first chunk cannot be read: the health says that.
+std::optional<ledger::Imported> imported_in(const trace::TraceFile& file) {
+  Result<std::optional<ledger::Imported>> imported = ledger::find_imported(file);
+  return imported ? std::move(*imported) : std::nullopt;
+}
+
 ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts) {
   const trace::Health& health = file.health();
   ordered_json losses = ordered_json::array();
@@ -102,6 +108,7 @@ ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts
                        {"lost_events", health.lost_events},
                        {"losses", losses},
                        {"note", health.note}};
+  if (const std::optional<ledger::Imported> imported = imported_in(file)) json["unknown_events"] = imported->unknown_events();
   if (!health.has_footer) return json;
   json["end"] = health.end;
   json["unmatched_frees"] = health.unmatched_frees;
@@ -221,6 +228,10 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
             ", at " + format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
   if (!health.note.empty()) text += "  " + wrapped(health.note, style, 2) + "\n";
+  if (const std::optional<ledger::Imported> imported = imported_in(file)) {
+    if (const std::string unknown = unknown_events_text(*imported); !unknown.empty())
+      text += "  " + wrapped(printable(unknown, style), style, 2) + "\n";
+  }
   return text;
 }
 
@@ -309,6 +320,25 @@ std::string rank_text(const trace::Process& process) {
   if (process.world_size >= 0) text += " of " + std::to_string(process.world_size);
   if (process.local_rank >= 0) text += ", local " + std::to_string(process.local_rank);
   return text;
+}
+
+std::string unknown_events_text(const ledger::Imported& imported) {
+  const std::uint64_t events = imported.unknown_events();
+  if (events == 0) return "";
+  constexpr std::size_t shown = 8;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(shown, imported.unknown_actions.size()); ++i)
+    names += (i == 0 ? "" : ", ") + imported.unknown_actions[i];
+  return counted(events, "event", "events") + " of a kind that is not known" + (names.empty() ? "" : " (" + names + ")") +
+         (events == 1 ? " was passed over" : " were passed over");
+}
+
+void add_import_warnings(const std::optional<ledger::Imported>& imported, std::vector<std::string>& warnings) {
+  if (!imported) return;
+  for (const ledger::ImportedHeap& heap : imported->heaps)
+    if (heap.contradiction_count != 0)
+      warnings.push_back("the file contradicts itself: " + heap.contradictions.front() + "; `liveset summary` says more");
+  if (const std::string unknown = unknown_events_text(*imported); !unknown.empty()) warnings.push_back(unknown);
 }
 
 void add_file_warnings(const trace::Health& health, std::vector<std::string>& warnings) {

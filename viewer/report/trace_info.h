@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "viewer/ledger/imported.h"
 #include "viewer/report/text.h"
 #include "viewer/trace/facts.h"
 #include "viewer/trace/trace_file.h"
@@ -23,7 +24,12 @@ std::string device_name(const trace::Heap& heap);  // "cuda:0", "cpu"
 // "2026-01-31 12:00:00 UTC"
 std::string utc_time(std::uint64_t realtime_ns);
 
+// "3 events of a kind that is not known (noise) were passed over", or "".
+std::string unknown_events_text(const ledger::Imported& imported);
+
 // What every report warns of: a file that is incomplete, events that were lost.
 void add_file_warnings(const trace::Health& health, std::vector<std::string>& warnings);
+// ... and of what another tool's file contradicts itself in, and which of its events were passed over.
+void add_import_warnings(const std::optional<ledger::Imported>& imported, std::vector<std::string>& warnings);
 
 }  // namespace liveset::report

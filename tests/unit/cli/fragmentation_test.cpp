@@ -69,10 +69,14 @@ TEST(Fragmentation, RecordedSegments) {
   EXPECT_EQ(pinned["pinned_by"][0]["names"], json::array({"weight"}));
   EXPECT_EQ(pinned["pinned_by"][1]["address"], 112 * mib);
   EXPECT_EQ(report["segments"][1]["largest_free"], 20 * mib);
-  // The peak of reserved is the first event with 40 MiB: then 32 MiB live.
+  EXPECT_EQ(report["free_is_at_most"], false);
+  // Reserved is at 40 MiB from event 5 on, with 32 MiB in blocks; one event later they are 36.
   const json peak = read("", trace.path());
-  EXPECT_EQ(peak["event"], 5);
-  EXPECT_EQ(peak["counters"]["allocated"], 32 * mib);
+  EXPECT_EQ(peak["event"], 6);
+  EXPECT_EQ(peak["counters"]["allocated"], 36 * mib);
+  // A range that opens where blocks are at their most shows that event, not a later one.
+  EXPECT_EQ(read("--range event:6..9", trace.path())["event"], 6);
+  EXPECT_EQ(read("--simulate", trace.path())["event"], 6);
 
   const Ran text = run("--at " + std::to_string(trace.last), trace.path());
   EXPECT_THAT(text.out, HasSubstr("layout: the allocator's own segments, as recorded"));
@@ -100,6 +104,14 @@ TEST(Fragmentation, SimulatedInsteadSaysSo) {
   const json small = read("--capacity 30MiB", trace.path());
   EXPECT_EQ(small["device"]["out_of_memory"], 1);
   EXPECT_THAT(small["warnings"].dump(), HasSubstr("no memory for 1 allocation"));
+  // Who reads from the top reads first that the figures are not of the whole job.
+  for (const std::string capacity : {"30MiB", "1MiB"}) {
+    const std::string text = run("--capacity " + capacity, trace.path()).out;
+    EXPECT_EQ(text.find("OUT OF MEMORY  the simulated device has no memory for "), 0U) << text;
+    EXPECT_EQ(text.find("has no memory for ", 60), std::string::npos) << "said once: " << text;
+    EXPECT_THAT(run("--format md --capacity " + capacity, trace.path()).out, testing::StartsWith("- out of memory: the simulated device"));
+  }
+  EXPECT_THAT(run("--capacity 80GiB", trace.path()).out, testing::StartsWith("PEAK"));
   EXPECT_THAT(run("--simulate", trace.path()).out, HasSubstr("layout: simulated, PyTorch's CUDA caching allocator, default settings"));
 }
 
@@ -113,7 +125,8 @@ TEST(Fragmentation, CpuHeap) {
   static_cast<void>(trace.writer().finish("exit"));
   const json report = read("", trace.path());
   EXPECT_EQ(report["layout"], "simulated");
-  EXPECT_EQ(report["event"], 0);  // reserved has its peak at once: 2 MiB
+  EXPECT_EQ(report["peaks"]["reserved"], (json{{"bytes", 2 * mib}, {"event", 0}}));  // at once
+  EXPECT_EQ(report["event"], 1);                                                     // and is fullest with both blocks
   EXPECT_EQ(report["peaks"]["requested"], (json{{"bytes", 1700}, {"event", 1}}));
   EXPECT_EQ(report["peaks"]["allocated"], (json{{"bytes", 2048}, {"event", 1}}));
   const json last = read("--at 2", trace.path());
@@ -151,6 +164,31 @@ TEST(Fragmentation, RecordedExpandableSegments) {
   EXPECT_EQ(two["segments"][0]["largest_free"], 10 * mib);
   EXPECT_EQ(two["segments"][0]["free_bytes"], 16 * mib);
   EXPECT_EQ(two["unpinned_bytes"], 20 * mib);
+}
+
+// A trace that states no counters, but segments: all are there before the first block, as in an imported snapshot.
+TEST(Fragmentation, OfSegmentsTheFullestMomentIsShown) {
+  TinyTrace trace;
+  const auto cuda = trace.heap("cuda:0");
+  trace.segment(cuda, 100 * mib, 20 * mib);
+  trace.segment(cuda, 200 * mib, 20 * mib);
+  trace.alloc(cuda, 100 * mib, 6 * mib);
+  const auto fullest = trace.alloc(cuda, 200 * mib, 8 * mib);
+  trace.free(cuda, 100 * mib);
+  const auto later = trace.alloc(cuda, 108 * mib, 2 * mib);
+  trace.segment(cuda, 300 * mib, 2 * mib);
+  trace.segment(cuda, 300 * mib, 2 * mib, true);
+  trace.alloc(cuda, 100 * mib, 8 * mib);
+  static_cast<void>(trace.writer().finish("exit"));
+  // 42 MiB are reserved at one event alone, with 10 MiB in blocks.
+  const json whole = read("", trace.path());
+  EXPECT_EQ(whole["event"], later + 1);
+  EXPECT_EQ(whole["counters"]["allocated"], 10 * mib);
+  EXPECT_EQ(whole["counters"]["reserved"], 42 * mib);
+  const json before = read("--range event:0.." + std::to_string(later + 1), trace.path());
+  EXPECT_EQ(before["event"], fullest);
+  EXPECT_EQ(before["counters"]["allocated"], 14 * mib);
+  EXPECT_EQ(before["free_bytes"], 26 * mib);
 }
 
 // record_stream: freed, but not to be used yet.

@@ -264,6 +264,61 @@ TEST_F(Snapshots, TellOfMemoryThatRanOut) {
   EXPECT_THAT(read("dump")["events"][0]["text"].get<std::string>(), HasSubstr(R"("unknown_actions":["made_up"])"));
 }
 
+// A later PyTorch may have kinds of events that are not known here: nobody is to take the sums for whole.
+TEST_F(Snapshots, SayWhichEventsWerePassedOver) {
+  const std::string begin = "s = [seg(0x10000, [block(512), block(1536, 'inactive')])]\nt = [ev('segment_alloc', 0x10000, 2048), ";
+  write(begin + "ev('noise', 1, 2), ev('alloc', 0x10000, 512), ev('hum', 1, 2), ev('noise', 3, 4)]\ndump(snapshot(s, t))");
+  const std::string says = "3 events of a kind that is not known (noise, hum) were passed over";
+  const json summary = read("summary");
+  EXPECT_EQ(summary["health"]["unknown_events"], 3);
+  EXPECT_EQ(summary["imported"]["heaps"][0]["unknown_events"], 3);
+  EXPECT_EQ(summary["imported"]["unknown_actions"], (json{"noise", "hum"}));
+  EXPECT_THAT(run("summary").out, HasSubstr("HEALTH  " + says));
+  EXPECT_EQ(read("info")["health"]["unknown_events"], 3);
+  EXPECT_THAT(run("info").out, HasSubstr(says));
+  for (const char* command : {"peak", "fragmentation"}) {
+    EXPECT_THAT(run(command).out, HasSubstr("WARNING  " + says)) << command;
+    EXPECT_THAT(read(command)["warnings"].dump(), HasSubstr(says)) << command;
+  }
+  write(begin + "ev('noise', 1, 2), ev('alloc', 0x10000, 512)]\ndump(snapshot(s, t))");
+  EXPECT_THAT(run("summary").out, HasSubstr("HEALTH  1 event of a kind that is not known (noise) was passed over"));
+  write(begin + "ev('alloc', 0x10000, 512)]\ndump(snapshot(s, t))");
+  EXPECT_EQ(read("summary")["health"]["unknown_events"], 0);
+  EXPECT_THAT(run("summary").out, HasSubstr("HEALTH  the file is whole"));
+  EXPECT_THAT(run("info").out, Not(HasSubstr("passed over")));
+}
+
+// Segments and blocks of before the first event come one after the other: the moment that is shown is no moment between them. Blocks are
+// as they were asked for, so the key is "requested", and what rounding takes of a segment is not known.
+TEST_F(Snapshots, FragmentationIsOfTheFullestMomentAndOfRequestedBytes) {
+  // 300 of 512 bytes lived before; 1000 come, and go.
+  write(
+      "s = [seg(0x10000, [block(512, requested=300), block(1536, 'inactive', 0)])]\n"
+      "dump(snapshot(s, [ev('alloc', 0x10200, 1000)] + gone(0x10200, 1000)))");
+  const json report = read("fragmentation");
+  EXPECT_EQ(report["counters"], (json{{"requested", 1300}, {"allocated", nullptr}, {"active", nullptr}, {"reserved", 2048}}));
+  EXPECT_EQ(report["is_peak"], true);
+  EXPECT_EQ(report["free_is_at_most"], true);
+  EXPECT_EQ(report["free_bytes"], 748);
+  EXPECT_EQ(report["segments"][0]["pinned_by"][0]["requested"], 1000);
+  const std::string text = run("fragmentation").out;
+  EXPECT_THAT(text, HasSubstr("1.27 KiB requested, 2.00 KiB reserved"));
+  EXPECT_THAT(text, HasSubstr("free: at most 748 B"));
+  EXPECT_THAT(text, HasSubstr("largest free run: at most 536 B"));
+  EXPECT_THAT(text, Not(HasSubstr("allocated, ")));
+  // The simulation rounds what it is asked for, and knows both.
+  const json simulated = read("fragmentation --simulate");
+  EXPECT_EQ(simulated["counters"]["requested"], 1300);
+  EXPECT_EQ(simulated["counters"]["allocated"], 512 + 1024);
+  EXPECT_EQ(simulated["free_is_at_most"], false);
+  // Only the state at the dump is in the file: that is what is shown, and it is no peak.
+  write("dump([seg(0x10000, [block(512, requested=300), block(512), block(1024, 'inactive', 0)])])");
+  const json last = read("fragmentation");
+  EXPECT_EQ(last["counters"]["requested"], 812);
+  EXPECT_EQ(last["is_peak"], false);
+  EXPECT_THAT(run("fragmentation").out, testing::StartsWith("AT THE DUMP  2.00 KiB reserved on cuda:0"));
+}
+
 TEST_F(Snapshots, NameWhatTheProfilersHooksNamed) {
   write(
       "s = [seg(0x10000, [block(512), block(512), block(1024, 'inactive')])]\n"
