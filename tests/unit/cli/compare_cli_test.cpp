@@ -103,7 +103,7 @@ TEST(CompareCommand, PeaksThatAreNotComparedAreSaid) {
   std::ofstream(senseless) << "chain { length: 6 bytes: 8 }\nphysical { allocator: 'cuda' allocator_settings: 'max_split_size_mb:x' }\n";
   const Ran refused = run_program("liveset compare " + trace + " " + senseless);
   EXPECT_THAT(refused.err, HasSubstr("max_split_size_mb"));
-  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.status, 3);
 }
 
 // The prediction that was asked for is in every form of a summary.

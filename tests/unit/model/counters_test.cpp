@@ -52,7 +52,8 @@ TEST(Counters, AStepFindsWhatTheJobLeftInTheCache) {
 
 // 12 MiB that the job keeps all the time, and a step that takes nothing.
 TEST(Counters, AStepWithoutEventsHasWhatIsThere) {
-  const PredictedCounters found = counters(parsed("static_storage { id: 'w' bytes: 12582912 }\n"));
+  const PredictedCounters found =
+      counters(parsed("general { op { id: 'f' } op { id: 'loss' phase: 'loss' } }\nstatic_storage { id: 'w' bytes: 12582912 }\n"));
   for (const CounterKind kind : counter_kinds) {
     ASSERT_NE(found.of(kind), nullptr);
     EXPECT_EQ(found.of(kind)->bytes, 12 * mebibyte) << counter_name(kind);
