@@ -1,6 +1,7 @@
 // What every prediction keeps, whatever the model and the policy; worked out from the list of blocks anew.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +18,23 @@ inline std::vector<bool> never_freed(const model::Model& model) {
   for (const model::Op& op : model.ops)
     for (const std::uint32_t tensor : model.list(op.frees)) stays[tensor] = model.tensors[tensor].accumulates;
   return stays;
+}
+
+// Every microbatch keeps the same values, but for what all share.
+inline std::string broken_keep_rule(const model::Model& model, const ledger::LogicalLedger& ledger) {
+  std::set<std::string> shared;
+  for (const model::Tensor& tensor : model.tensors)
+    if (model.is_shared(tensor)) shared.insert(tensor.id);
+  std::map<std::int64_t, std::multiset<std::string>> kept;  // by microbatch
+  for (const ledger::LogicalValue& value : ledger.values) kept[value.microbatch];
+  for (const ledger::LogicalEvent& event : ledger.events) {
+    if (event.kind != ledger::LogicalKind::keep) continue;
+    const ledger::LogicalValue& value = ledger.values[event.value];
+    if (!shared.contains(value.name)) kept[value.microbatch].insert(value.name);
+  }
+  for (const auto& [microbatch, values] : kept)
+    if (values != kept.begin()->second) return "microbatch " + std::to_string(microbatch) + " keeps other values than the first";
+  return "";
 }
 
 inline std::string broken_memory_rule(const model::Model& model, const model::Prediction& made, const model::PredictOptions& options) {
@@ -59,6 +77,7 @@ inline std::string broken_rule(const model::Model& model, const model::Predictio
   if (std::string wrong = broken_memory_rule(model, made, options); !wrong.empty()) return wrong;
   const ledger::LogicalLedger& ledger = made.ledger;
   if (ledger.broken_count != 0) return "a broken rule of the ledger: " + ledger.broken.front().what;
+  if (std::string wrong = broken_keep_rule(model, ledger); !wrong.empty()) return wrong;
   const std::vector<bool> stays = never_freed(model);
   std::set<std::string> staying;
   for (std::size_t tensor = 0; tensor < stays.size(); ++tensor)

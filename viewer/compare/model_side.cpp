@@ -186,6 +186,7 @@ void ModelSide::add_items() {
 Status ModelSide::add_counters(const model::Policy& policy) {
   Result<model::PredictedCounters> counters = model::predict_counters(*model_, policy, prediction_.memory);
   if (!counters) return counters.take_error();
+  if (counters->cache_is_estimate && side.counter != "requested") side.warnings.emplace_back(model::cache_estimate_reason);
   std::string known;
   for (const model::CounterKind kind : model::counter_kinds) {
     const model::CounterPeak* const peak = model::counter_peak(*counters, kind);

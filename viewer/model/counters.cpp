@@ -32,9 +32,9 @@ class Simulation {
   void step(const Model& model, const MemoryCurve& memory) {
     begin(model, memory);
     peaks_ = {};
-    std::vector<Handle> handles(memory.blocks.size());
     event_ = never;
-    if (memory.events.empty()) raise(trace::Phase::other);
+    if (memory.events.empty()) raise(trace::Phase::other);  // else the first event, an allocation, is no lower
+    std::vector<Handle> handles(memory.blocks.size());
     for (event_ = 0; event_ < memory.events.size(); ++event_) {
       const MemoryEvent& event = memory.events[event_];
       const PredictedBlock& block = memory.blocks[event.block];
@@ -136,17 +136,22 @@ class Simulation {
   std::uint64_t event_ = 0;
 };
 
-Status follow_past(const Model& model, const Policy& policy, Simulation& simulation) {
+// Whether every earlier step ran under the policy.
+Result<bool> follow_past(const Model& model, const Policy& policy, Simulation& simulation) {
+  bool all = true;
   for (const PastPart& part : *model.past) {
     simulation.move(part.moves);
     if (!part.step) continue;
     Result<Prediction> earlier = predict(*part.step, policy);
     // A first step may lack what the policy names.
-    if (!earlier) earlier = predict(*part.step, *parse_policy("save-all"));
+    if (!earlier) {
+      all = false;
+      earlier = predict(*part.step, *parse_policy("save-all"));
+    }
     if (!earlier) return earlier.take_error();
     simulation.step(*part.step, earlier->memory);
   }
-  return Done{};
+  return all;
 }
 
 }  // namespace
@@ -177,10 +182,13 @@ Result<PredictedCounters> predict_counters(const Model& model, const Policy& pol
   Result<allocator::Settings> settings = allocator::parse_settings(model.physical.allocator_settings);
   if (!settings) return settings.take_error();
   Simulation simulation(*settings);
-  if (model.past == nullptr)
+  if (model.past == nullptr) {
     simulation.step(model, memory);
-  else if (Status status = follow_past(model, policy, simulation); !status)
-    return status.take_error();
+  } else {
+    Result<bool> all = follow_past(model, policy, simulation);
+    if (!all) return all.take_error();
+    out.cache_is_estimate = !*all;
+  }
   simulation.step(model, memory);
   if (simulation.exhausted())
     return Error{ErrorKind::usage, "", {}, "allocator: the layout is too fragmented to be followed", "give --counter requested"};

@@ -19,12 +19,18 @@ struct CounterPeak {
   trace::Phase phase = trace::Phase::other;
 };
 
+// Of PredictedCounters::cache_is_estimate.
+inline constexpr std::string_view cache_estimate_reason =
+    "allocated, active and reserved are estimates: an earlier step cannot take the policy, and is taken to have saved all";
+
 struct PredictedCounters {
   CounterPeak requested;
   // Of the caching allocator, simulated: what the job did before is replayed first, earlier steps under the same policy; of a model
   // without a past the step itself, so that it is a late one that finds what earlier ones left in the cache. Absent where blocks are as
   // large as they are asked for (the CPU's allocator).
   std::optional<CounterPeak> allocated, active, reserved;
+  // An earlier step could not take the policy and was replayed with all saved: what it left in the cache, and so the three, may differ.
+  bool cache_is_estimate = false;
   std::uint64_t outside = 0;  // context and communication, as the model states them
 
   const CounterPeak* of(CounterKind kind) const;

@@ -151,6 +151,8 @@ struct Model {
 
   bool costs_are_times() const { return cost_unit == "ns"; }
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
+  // One for all microbatches: a sum, or what a step with listed frees is given.
+  bool is_shared(const Tensor& tensor) const { return tensor.accumulates || (conventions.frees_are_listed && tensor.given); }
   std::uint32_t storage_of(std::uint32_t tensor) const { return tensors[tensor].storage == none ? tensor : tensors[tensor].storage; }
 };
 

@@ -32,12 +32,7 @@ class Executor {
   Result<Prediction> run() {
     const std::uint64_t microbatches = model_.microbatches.count;
     tensors_ = model_.tensors.size() + schedule_.extra.size();
-    if (microbatches > max_layers * 8 / std::max<std::uint64_t>(tensors_, 1) && microbatches > 1)
-      return Error{ErrorKind::usage,
-                   "",
-                   {},
-                   std::to_string(microbatches) + " microbatches of " + std::to_string(tensors_) + " tensors are too many to list",
-                   "give fewer microbatches"};
+    if (Status status = check_microbatches(model_, tensors_); !status) return status.take_error();
     states_.resize(tensors_ * microbatches);
     for (const Instruction& instruction : schedule_.instructions) {
       follow(instruction);
@@ -69,10 +64,7 @@ class Executor {
   const Tensor& tensor_of(std::uint32_t tensor) const {
     return tensor < model_.tensors.size() ? model_.tensors[tensor] : schedule_.extra[tensor - model_.tensors.size()];
   }
-  State& state_of(std::uint32_t tensor) {
-    const bool shared = tensor_of(tensor).accumulates || (model_.conventions.frees_are_listed && tensor_of(tensor).given);
-    return states_[tensor + (shared ? 0 : microbatch_ * tensors_)];
-  }
+  State& state_of(std::uint32_t tensor) { return states_[tensor + (model_.is_shared(tensor_of(tensor)) ? 0 : microbatch_ * tensors_)]; }
 
   bool fail(const std::string& what) {
     if (!failed_) wrong_ = what;

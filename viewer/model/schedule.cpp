@@ -60,8 +60,8 @@ class RegionSchedule {
     std::uint32_t freed_by = none;      // op of the step without checkpointing
     bool kept = true;                   // not dropped in the forward
     bool saved_at_home = false;         // by an op of the region that makes it
-    bool keep_said = false;
-    bool copied = false;  // kept, and made again by its own region as a tensor of its own
+    bool keep_said = false;             // of what all microbatches share
+    bool copied = false;                // kept, and made again by its own region as a tensor of its own
   };
   struct Work {
     std::uint32_t stop = 0;  // first op that a re-run does not execute
@@ -132,10 +132,7 @@ class RegionSchedule {
       }
     }
   }
-  // One for all microbatches, as the executor has it.
-  bool is_shared(std::uint32_t tensor) const {
-    return model_.tensors[tensor].accumulates || (model_.conventions.frees_are_listed && model_.tensors[tensor].given);
-  }
+  bool is_shared(std::uint32_t tensor) const { return model_.is_shared(model_.tensors[tensor]); }
   // A forward op is of the chunk in which it stands, a backward op of its forward op's; any other of the last.
   void find_chunks() {
     const std::vector<std::uint32_t>& ends = model_.microbatches.chunk_ends;
@@ -154,24 +151,26 @@ class RegionSchedule {
   void enter(std::uint32_t microbatch) {
     microbatch_ = microbatch;
     if (const auto found = parked_.find(microbatch); found != parked_.end()) {
-      lives_ = std::move(found->second.lives);
-      reruns_ = std::move(found->second.reruns);
+      now_ = std::move(found->second);
       parked_.erase(found);
     }
   }
-  void leave() {
-    Parked& parked = parked_[microbatch_];
-    parked.lives = std::move(lives_);
-    parked.reruns = std::move(reruns_);
-  }
+  void leave() { parked_[microbatch_] = std::move(now_); }
 
   void begin_microbatch() {
-    lives_.assign(tensors_.size(), false);
-    reruns_.assign(work_.size(), false);
+    now_ = {};
+    now_.lives.assign(tensors_.size(), false);
+    now_.reruns.assign(work_.size(), false);
+    if (model_.conventions.drop_at_region_end) now_.keep_said.assign(tensors_.size(), false);
     for (const std::uint32_t tensor : model_.inputs) {
       if (!model_.conventions.frees_are_listed) append(Do::begin, Phase::forward, tensor);
-      lives_[tensor] = true;
+      lives(tensor);
     }
+  }
+
+  void lives(std::uint32_t tensor) {
+    now_.lives[tensor] = true;
+    if (!now_.keep_said.empty() && model_.tensors[tensor].value) now_.unsaid.push_back(tensor);
   }
 
   void follow(std::uint32_t op) {
@@ -210,6 +209,9 @@ class RegionSchedule {
 
   void find_regions() {
     region_of_.assign(model_.ops.size(), none);
+    last_part_.resize(model_.ops.size());
+    for (std::uint32_t op = static_cast<std::uint32_t>(model_.ops.size()); op-- > 0;)
+      last_part_[op] = op + 1 < model_.ops.size() && model_.ops[op + 1].continues ? last_part_[op + 1] : op;
     work_.resize(regions_.recomputed.size());
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
       const Region& region = regions_.recomputed[index];
@@ -241,9 +243,7 @@ class RegionSchedule {
   bool is_kept_output(std::uint32_t tensor) const {
     const Tensors& state = tensors_[tensor];
     if (state.producer == none || !keeps_outputs(state.producer)) return false;
-    std::uint32_t last = state.producer;
-    while (last + 1 < model_.ops.size() && model_.ops[last + 1].continues) ++last;
-    return state.freed_by == none || state.freed_by > last;
+    return state.freed_by == none || state.freed_by > last_part_[state.producer];
   }
 
   // An op in the region `where` (none: in no region) reads or saves the tensor, and needs it up to the op `last`.
@@ -295,9 +295,7 @@ class RegionSchedule {
   void find_drops() {
     if (work_.empty()) return;
     given_up_.resize(model_.ops.size());
-    std::vector<std::uint32_t> last(tensors_.size(), none), last_part(model_.ops.size());
-    for (std::uint32_t op = static_cast<std::uint32_t>(model_.ops.size()); op-- > 0;)
-      last_part[op] = op + 1 < model_.ops.size() && model_.ops[op + 1].continues ? last_part[op + 1] : op;
+    std::vector<std::uint32_t> last(tensors_.size(), none);
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
       const Region& region = regions_.recomputed[index];
       calls_.clear();
@@ -307,7 +305,7 @@ class RegionSchedule {
       for (const std::uint32_t tensor : work_[index].made) {
         const std::uint32_t made = tensors_[tensor].producer;
         const std::uint32_t by =
-            last[tensor] == none ? region.end - 1 : last_part[end_of_use(made, std::max(made, last[tensor]), region.end)];
+            last[tensor] == none ? region.end - 1 : last_part_[end_of_use(made, std::max(made, last[tensor]), region.end)];
         given_up_[std::min(by, region.end - 1)].push_back(tensor);
       }
     }
@@ -404,12 +402,16 @@ class RegionSchedule {
       if (work.done == none || freed == none || freed >= work.done || home(tensor) == region) return;
       if (pinned_until_[tensor] == none || pinned_until_[tensor] < work.done) pinned_until_[tensor] = work.done;
     };
+    const std::vector<std::uint32_t> last_left = model_.conventions.drop_at_region_end ? find_last_left() : std::vector<std::uint32_t>();
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
       const Region& region = regions_.recomputed[index];
       const auto outside = [&](std::uint32_t tensor) {
         return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
       };
-      if (model_.conventions.drop_at_region_end) pin_input(region, index, pin);
+      // What the last op before the region left is taken for what the region is called with.
+      if (!last_left.empty() && last_left[region.begin] != none)
+        for (const std::uint32_t tensor : model_.list(model_.ops[last_left[region.begin]].writes))
+          if (tensors_[tensor].freed_by >= region.begin) pin(tensor, index);
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice))
@@ -429,18 +431,19 @@ class RegionSchedule {
       if (pinned_until_[tensor] != none) until_[pinned_until_[tensor]].push_back(tensor);
   }
 
-  // What the last op before the region left is taken for what the region is called with.
-  template <class Pin>
-  void pin_input(const Region& region, std::uint32_t index, Pin pin) const {
-    for (std::uint32_t op = region.begin; op-- > 0;) {
-      bool left = false;
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-        if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < region.begin) continue;
-        left = true;
-        pin(tensor, index);
-      }
-      if (left) return;
+  // By op: the last one before it that has made what still lives when it runs.
+  std::vector<std::uint32_t> find_last_left() const {
+    std::vector<std::uint32_t> last_left(model_.ops.size(), none), waiting;
+    std::vector<std::uint32_t> until(model_.ops.size());
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      while (!waiting.empty() && until[waiting.back()] < op) waiting.pop_back();
+      if (!waiting.empty()) last_left[op] = waiting.back();
+      const auto writes = model_.list(model_.ops[op].writes);
+      if (writes.empty()) continue;
+      for (const std::uint32_t tensor : writes) until[op] = std::max(until[op], tensors_[tensor].freed_by);  // none: the greatest
+      waiting.push_back(op);
     }
+    return last_left;
   }
 
   void add_random_states() {
@@ -474,8 +477,11 @@ class RegionSchedule {
       append(Do::begin, Phase::forward, work_[region].random_state);
     const bool graph = region == none || keeps_outputs(op);
     append(Do::run, Phase::forward, op, graph);
-    keeps_said_ = false;
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = graph || !model_.tensors[tensor].for_backward;
+    now_.keeps_said = false;
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
+      now_.lives[tensor] = false;
+      if (graph || !model_.tensors[tensor].for_backward) lives(tensor);
+    }
     if (!model_.conventions.drop_at_region_end) decided(op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, Phase::forward, op);
     if (!given_up_.empty())
@@ -489,13 +495,16 @@ class RegionSchedule {
 
   // Where nobody knows the last readers: when the forward is over.
   void say_keeps() {
-    if (keeps_said_ || !model_.conventions.drop_at_region_end) return;
-    keeps_said_ = true;
-    for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
-      if (model_.tensors[tensor].value && lives_[tensor] && !tensors_[tensor].keep_said) {
-        append(Do::keep, Phase::forward, tensor);
-        tensors_[tensor].keep_said = true;
-      }
+    if (now_.keeps_said || !model_.conventions.drop_at_region_end) return;
+    now_.keeps_said = true;
+    std::sort(now_.unsaid.begin(), now_.unsaid.end());
+    for (const std::uint32_t tensor : now_.unsaid) {
+      if (!now_.lives[tensor] || now_.keep_said[tensor] || (is_shared(tensor) && tensors_[tensor].keep_said)) continue;
+      append(Do::keep, Phase::forward, tensor);
+      now_.keep_said[tensor] = true;
+      tensors_[tensor].keep_said = true;
+    }
+    now_.unsaid.clear();
   }
 
   // After `op`, which is the last forward op that reads them: kept or dropped. What no op reads is decided where it is made.
@@ -517,20 +526,20 @@ class RegionSchedule {
   }
 
   void give_up(std::uint32_t tensor, Phase phase) {
-    if (!lives_[tensor]) return;
+    if (!now_.lives[tensor]) return;
     append(Do::drop, phase, tensor);
-    lives_[tensor] = false;
+    now_.lives[tensor] = false;
   }
 
   // A kept value may go before its own region runs again and makes it once more for nobody: then this is a drop.
   void release(std::uint32_t tensor, Phase phase) {
-    if (!lives_[tensor]) return;
+    if (!now_.lives[tensor]) return;
     append(is_made_again(tensor) ? Do::drop : Do::release, phase, tensor);
-    lives_[tensor] = false;
+    now_.lives[tensor] = false;
   }
   bool is_made_again(std::uint32_t tensor) const {
     const std::uint32_t own = home(tensor);
-    return own != none && model_.tensors[tensor].value && !reruns_[own] && work_[own].done != none &&
+    return own != none && model_.tensors[tensor].value && !now_.reruns[own] && work_[own].done != none &&
            tensors_[tensor].producer < work_[own].stop && !keeps_outputs(tensors_[tensor].producer);
   }
 
@@ -544,33 +553,38 @@ class RegionSchedule {
   void outside_ends(std::uint32_t op, Phase phase) {
     if (ends_.empty() && !find_ends()) return;
     for (const std::uint32_t tensor : ends_[op]) {
-      if (!reruns_[home(tensor)])
+      if (!now_.reruns[home(tensor)])
         give_up(tensor, phase);
-      else if (lives_[tensor])
+      else if (now_.lives[tensor])
         append(Do::forget, phase, tensor);  // the region ran again before: of the two, one is left
     }
   }
   bool find_ends() {
     if (ends_known_) return false;
     ends_known_ = true;
+    const std::vector<bool> held = held_by_program();
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
       const Tensors& state = tensors_[tensor];
-      if (!state.copied || state.last_outside == none || held_by_program(tensor)) continue;
+      if (!state.copied || state.last_outside == none || held[tensor]) continue;
       if (work_[home(tensor)].done == none || state.last_outside >= work_[home(tensor)].done) continue;
       if (ends_.empty()) ends_.resize(model_.ops.size());
       ends_[state.last_outside].push_back(tensor);
     }
     return !ends_.empty();
   }
-  // Freed by no op that needs it: the program itself holds on to it.
-  bool held_by_program(std::uint32_t tensor) const {
-    const std::uint32_t freed = tensors_[tensor].freed_by;
-    if (freed == none) return true;
-    const std::uint32_t forward = model_.ops[freed].forward;
-    if (forward == none) return true;
-    const auto saves = model_.list(model_.ops[forward].saves);
-    const auto reads = model_.list(model_.ops[freed].reads);
-    return std::find(saves.begin(), saves.end(), tensor) == saves.end() && std::find(reads.begin(), reads.end(), tensor) == reads.end();
+  // Tensors that are freed by no op that needs them: the program itself holds on to them.
+  std::vector<bool> held_by_program() const {
+    std::vector<bool> held(tensors_.size(), true);
+    const auto forward_of_end = [&](std::uint32_t tensor) {
+      return tensors_[tensor].freed_by == none ? none : model_.ops[tensors_[tensor].freed_by].forward;
+    };
+    for (std::uint32_t op = 0; op < model_.ops.size(); ++op) {
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].saves))
+        if (forward_of_end(tensor) == op) held[tensor] = false;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].reads))
+        if (tensors_[tensor].freed_by == op && model_.ops[op].forward != none) held[tensor] = false;
+    }
+    return held;
   }
 
   // Copies are of all microbatches: a value that leaves may be of an earlier one.
@@ -592,7 +606,7 @@ class RegionSchedule {
     if (phase == Phase::loss || phase == Phase::backward) say_keeps();
     if (phase != Phase::loss) prefetch_before(op, phase);
     append(Do::run, phase, op);
-    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives_[tensor] = true;
+    for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives(tensor);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, phase, op);
     outside_ends(op, phase);
     if (!until_.empty())
@@ -603,7 +617,7 @@ class RegionSchedule {
   void backward(std::uint32_t op) {
     const std::uint32_t forward = model_.ops[op].forward;
     const std::uint32_t region = forward == none ? none : region_of(forward);
-    if (region != none && !reruns_[region] && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
+    if (region != none && !now_.reruns[region] && (model_.ops[forward].saves.count != 0 || !early_stop(region))) rerun(region);
     run(op, Phase::backward);
     if (region == none || work_[region].done != op) return;
     if (work_[region].random_state != none) append(Do::release, Phase::backward, work_[region].random_state);
@@ -611,7 +625,7 @@ class RegionSchedule {
     // nobody else lets go of.
     for (std::uint32_t each = regions_.recomputed[region].begin; each < work_[region].stop; ++each)
       for (const std::uint32_t tensor : model_.list(model_.ops[each].writes)) {
-        if (lives_[tensor]) append(Do::forget, Phase::backward, tensor);
+        if (now_.lives[tensor]) append(Do::forget, Phase::backward, tensor);
         if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by <= op) end_of(tensor, Phase::backward, op);
       }
   }
@@ -619,7 +633,7 @@ class RegionSchedule {
   void rerun(std::uint32_t index) {
     const Region& region = regions_.recomputed[index];
     Work& work = work_[index];
-    reruns_[index] = true;
+    now_.reruns[index] = true;
     temporaries_.clear();
     copies_.clear();
     say_keeps();
@@ -630,11 +644,11 @@ class RegionSchedule {
         prefetch_before(op, Phase::recompute);
         append(Do::run, Phase::recompute, op);
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-          if (lives_[tensor])
+          if (now_.lives[tensor])
             copies_.push_back(tensor);
           else if (!model_.tensors[tensor].value || !tensors_[tensor].saved_at_home)
             temporaries_.push_back(tensor);
-          lives_[tensor] = true;
+          lives(tensor);
         }
       }
       for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_inside(tensor, index);
@@ -646,7 +660,7 @@ class RegionSchedule {
     // What the step keeps of its first making was made a second time for nothing.
     for (const std::uint32_t tensor : temporaries_) release(tensor, Phase::recompute);
     for (const std::uint32_t tensor : copies_)
-      if (lives_[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number))
+      if (now_.lives[tensor] && (!tensors_[tensor].saved_at_home || model_.tensors[tensor].wrapped_number))
         append(Do::forget, Phase::recompute, tensor);
     if (work.random_state != none) append(Do::release, Phase::recompute, work.random_state + 1);
   }
@@ -656,8 +670,12 @@ class RegionSchedule {
     if (home(tensor) == region) release(tensor, Phase::recompute);
   }
 
-  struct Parked {
-    std::vector<bool> lives, reruns;
+  // Of one microbatch, as the schedule stands.
+  struct Lives {
+    std::vector<bool> lives, reruns;    // tensors; regions that ran again
+    std::vector<bool> keep_said;        // tensors; empty where it is said when an op has run
+    std::vector<std::uint32_t> unsaid;  // values that came to life since
+    bool keeps_said = false;            // of its forward
   };
 
   const Model& model_;
@@ -665,22 +683,35 @@ class RegionSchedule {
   Schedule out_;
   std::uint32_t microbatch_ = 0;
   std::vector<Tensors> tensors_;
-  std::vector<std::uint32_t> region_of_;
+  std::vector<std::uint32_t> region_of_, last_part_;  // by op: its region; the last part of its operator
   std::vector<Work> work_;
   std::vector<std::uint32_t> pinned_until_;
   std::vector<std::vector<std::uint32_t>> until_, ends_, given_up_;                     // by op
   std::unordered_map<std::string_view, std::map<std::uint32_t, std::uint32_t>> calls_;  // of a region, by module: runs of its ops
-  bool ends_known_ = false, keeps_said_ = false;
-  std::vector<bool> lives_, reruns_;                // of the microbatch, as the schedule stands: tensors; regions that ran again
+  bool ends_known_ = false;
+  Lives now_;
   std::vector<std::vector<std::uint32_t>> chunks_;  // ops, where there are several microbatches
-  std::map<std::uint32_t, Parked> parked_;          // of microbatches that wait for their backward
+  std::map<std::uint32_t, Lives> parked_;           // of microbatches that wait for their backward
   std::optional<Offloads> offloads_;
   std::vector<std::uint32_t> ready_, temporaries_, copies_;
 };
 
 }  // namespace
 
+Status check_microbatches(const Model& model, std::uint64_t tensors) {
+  const std::uint64_t count = model.microbatches.count;
+  const std::uint64_t each = std::max<std::uint64_t>({tensors, model.ops.size() / 2, 1});  // a layer of a chain has two ops
+  if (count <= 1 || count <= max_layers * 8 / each) return Done{};
+  return Error{ErrorKind::usage,
+               "",
+               {},
+               std::to_string(count) + " microbatches of " + std::to_string(tensors) + " tensors and " + std::to_string(model.ops.size()) +
+                   " ops are too many to list",
+               "give fewer microbatches"};
+}
+
 Result<Schedule> make_schedule(const Model& model, const Policy& policy) {
+  if (Status status = check_microbatches(model, model.tensors.size()); !status) return status.take_error();
   if (policy.kind == Policy::Kind::revolve || policy.kind == Policy::Kind::rotor) return multilevel_schedule(model, policy);
   Result<Regions> regions = regions_of(model, policy);
   if (!regions) return regions.take_error();

@@ -35,7 +35,11 @@ struct Schedule {
   std::vector<std::uint64_t> boundaries;
 };
 
-// Errors: the policy names no value of this model, its segments do not add up to its layers, its budget cannot be met.
+// Refuses what is too long to be listed, before it is. `tensors`: of the model and of the policy.
+Status check_microbatches(const Model& model, std::uint64_t tensors);
+
+// Errors: too many microbatches, the policy names no value of this model, its segments do not add up to its layers, its budget cannot be
+// met.
 Result<Schedule> make_schedule(const Model& model, const Policy& policy);
 
 }  // namespace liveset::model

@@ -16,7 +16,9 @@ using model::MemoryCurve;
 using model::MemoryEvent;
 using nlohmann::ordered_json;
 
-bool is_estimate(const model::Outcome& outcome, CounterKind kind) { return outcome.is_estimate[static_cast<std::size_t>(kind)]; }
+bool is_estimate(const model::Outcome& outcome, CounterKind kind) {
+  return outcome.is_estimate[static_cast<std::size_t>(kind)] || (outcome.counters.cache_is_estimate && kind != CounterKind::requested);
+}
 
 ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const CounterPeak& peak) {
   return {{"bytes", peak.bytes},
@@ -137,6 +139,7 @@ std::string memory_text(const model::Outcome& outcome, const Style& style) {
   if (outcome.counters.outside != 0)
     add(format_bytes(outcome.counters.outside, style.exact_bytes) + " outside of the allocator come on top (context, communication)");
   if (std::find(outcome.is_estimate.begin(), outcome.is_estimate.end(), true) != outcome.is_estimate.end()) add(estimate_reason);
+  if (outcome.counters.cache_is_estimate) add(model::cache_estimate_reason);
   if (outcome.copies()) add(copies_text(outcome, style));
   return text;
 }

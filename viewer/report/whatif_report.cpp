@@ -43,15 +43,16 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.allocated->bytes));
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
-    const bool estimate = is_estimate(outcome);
+    const bool estimate = is_estimate(outcome), in_cache = outcome.counters.cache_is_estimate;
     row.push_back(Cell::words(std::string(trace::phase_name(outcome.counters.requested.phase)) +
-                              (estimate && format != TableFormat::csv ? ", an estimate" : "")));
+                              (estimate && format != TableFormat::csv ? ", an estimate" : "") +
+                              (in_cache && format != TableFormat::csv ? "; allocated, reserved estimates" : "")));
     row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost)
                                              : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.forward_cost - outcome.extra_cost, 1)));
     if (format == TableFormat::csv)
-      row.insert(row.end(),
-                 {Cell::words(estimate ? "yes" : ""), Cell::count(outcome.offloaded_bytes), Cell::count(outcome.prefetched_bytes)});
+      row.insert(row.end(), {Cell::words(estimate || in_cache ? "yes" : ""), Cell::count(outcome.offloaded_bytes),
+                             Cell::count(outcome.prefetched_bytes)});
     table.row(std::move(row));
   }
   return table.render();
@@ -68,6 +69,8 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
     text += "\n" + memory_text(report.outcomes.front(), style);
   } else {
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(estimate_reason));
+    for (const model::Outcome& outcome : report.outcomes)
+      if (outcome.counters.cache_is_estimate) add_note(outcome.policy + ": " + std::string(model::cache_estimate_reason));
     for (const model::Outcome& outcome : report.outcomes)
       if (outcome.copies()) add_note(outcome.policy + " " + copies_text(outcome, style) + ", and is in no time above");
   }

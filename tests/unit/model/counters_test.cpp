@@ -51,16 +51,6 @@ TEST(Counters, AStepFindsWhatTheJobLeftInTheCache) {
 }
 
 // 12 MiB that the job keeps all the time, and a step that takes nothing.
-TEST(Counters, AStepWithoutEventsHasWhatIsThere) {
-  const PredictedCounters found =
-      counters(parsed("general { op { id: 'f' } op { id: 'loss' phase: 'loss' } }\nstatic_storage { id: 'w' bytes: 12582912 }\n"));
-  for (const CounterKind kind : counter_kinds) {
-    ASSERT_NE(found.of(kind), nullptr);
-    EXPECT_EQ(found.of(kind)->bytes, 12 * mebibyte) << counter_name(kind);
-    EXPECT_EQ(found.of(kind)->event, never) << counter_name(kind);
-  }
-}
-
 TEST(Counters, WhatLivedBeforeStandsWhereItWasPut) {
   Model model = parsed(small_step + "static_storage { id: 'w' bytes: 12582912 }\n");
   model.statics[0].block = 7;
@@ -119,8 +109,25 @@ TEST(Counters, EarlierStepsRunUnderTheSamePolicy) {
     EXPECT_EQ(counters(with_past(model, {{{}, model}}), policy).reserved->bytes, counters(model, policy).reserved->bytes) << policy;
   // An earlier step that knows no such layer ran as it was recorded.
   Model other = model;
-  other.units[1].name = "other";
-  EXPECT_EQ(counters(with_past(model, {{{}, other}}), "regions:34").reserved->bytes, saved);
+  other.units.pop_back();
+  EXPECT_EQ(counters(with_past(model, {{{}, other}}), "segments:1,1").reserved->bytes, saved);
+}
+
+TEST(Counters, WhatAnEarlierStepWithoutThePolicyLeftIsAnEstimate) {
+  const Model model = parsed(layers);
+  Model other = model;
+  other.units.pop_back();
+  EXPECT_FALSE(counters(model, "segments:1,1").cache_is_estimate);
+  EXPECT_FALSE(counters(with_past(model, {{{}, model}}), "segments:1,1").cache_is_estimate);
+  EXPECT_TRUE(counters(with_past(model, {{{}, other}}), "segments:1,1").cache_is_estimate);
+}
+
+TEST(Counters, AStepThatMakesNothingHoldsItsStatics) {
+  const PredictedCounters found = counters(parsed(listed + "general { op { id: 'f' } }\nstatic_storage { id: 'w' bytes: 12582912 }\n"));
+  for (const CounterKind kind : counter_kinds) {
+    EXPECT_EQ(found.of(kind)->bytes, 12 * mebibyte) << counter_name(kind);
+    EXPECT_EQ(found.of(kind)->event, never) << counter_name(kind);
+  }
 }
 
 TEST(Counters, WhatIsMadeForGoodIsNotMadeAgain) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "viewer/model/predict.h"
 
 namespace liveset::model {
@@ -168,6 +170,41 @@ TEST(Microbatches, OrderOfOneForwardOneBackward) {
     order += (event.kind == LogicalKind::create ? "F" : "B") + std::to_string(value.microbatch) + " ";
   }
   EXPECT_EQ(order, "F0 F1 B0 F2 B1 F3 B2 B3 ");
+}
+
+// Where nobody knows the last readers, what stays is said when the forward is over: of each microbatch, in any order.
+TEST(Microbatches, EveryMicrobatchSaysWhatItKeeps) {
+  const std::string text = uniform(4) + " conventions { drop: REGION_END rerun: EARLY_STOP }";
+  const auto kept = [](const Model& model, const std::string& policy) {
+    std::map<std::int64_t, std::vector<std::string>> names;
+    const Prediction prediction = predicted(model, policy);
+    for (const ledger::LogicalEvent& event : prediction.ledger.events)
+      if (const ledger::LogicalValue& value = prediction.ledger.values[event.value]; event.kind == LogicalKind::keep)
+        names[value.microbatch].push_back(value.name);
+    return names;
+  };
+  for (const char* const order : {"order: 'fwd-bwd'", "order: 'all-fwd'", "order: '1f1b' stages: 3 stage: 1"}) {
+    const Model model = model_of(text + " schedule { microbatches: 3 " + order + " }");
+    for (auto& [microbatch, names] : kept(model, "save-all")) EXPECT_THAT(names, ElementsAre("h0", "h1", "h2", "h3", "h4")) << microbatch;
+    EXPECT_EQ(kept(model, "save-all").size(), 3U) << order;
+    for (auto& [microbatch, names] : kept(model, "segment:2")) EXPECT_THAT(names, ElementsAre("h0", "h2", "h4")) << microbatch;
+    EXPECT_EQ(kept(model, "segment:2").size(), 3U) << order;
+  }
+}
+
+// Before anything is listed: a schedule of these would not fit in memory.
+TEST(Microbatches, TooManyMicrobatchesAreRefused) {
+  const auto refusal = [](const std::string& text) {
+    const Result<Prediction> prediction = predict(model_of(text), *parse_policy("full"));
+    return prediction ? "" : prediction.error().message();
+  };
+  EXPECT_THAT(refusal("chain { length: 1000 } schedule { microbatches: 1000000 }"),
+              HasSubstr("1000000 microbatches of 1001 tensors and 2001 ops are too many to list"));
+  // Ops that make nothing take their room, too.
+  std::string ops;
+  for (int op = 0; op < 1000; ++op) ops += " op { id: '" + std::to_string(op) + "' }";
+  EXPECT_THAT(refusal("general {" + ops + " } schedule { microbatches: 1000000 }"),
+              HasSubstr("1000000 microbatches of 0 tensors and 1000 ops are too many to list"));
 }
 
 }  // namespace

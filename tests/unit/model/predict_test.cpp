@@ -234,6 +234,32 @@ TEST(Predict, LongChainFollowsTheClosedForm) {
   EXPECT_EQ(prediction.ledger.forward_layers, 200'000U);
 }
 
+// A recorded step of so many ops that a look back over all of them, from each, would not end: the forward in one-op regions that leave
+// nothing, then one operator of as many parts, and a backward that frees what one op saved.
+TEST(Predict, LongRecordedStepsAreFollowed) {
+  constexpr int count = 50'000;
+  std::string tensors, regions, parts, saves, frees;
+  for (int i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i), module = "' module: 'N." + n + "' ";
+    tensors += " tensor { id: 'a" + n + "' bytes: 10 } tensor { id: 'b" + n + "' bytes: 1 }";
+    regions += " op { id: 'f" + n + module + "writes: 'a" + n + "' frees: 'a" + n + "' }";
+    parts += " op { id: 'p" + n + "' name: 'p' module: 'P' writes: 'b" + n + "'" + (i == 0 ? "" : " continues: true") + " }";
+    saves += " saves: 'b" + n + "'";
+    frees += " frees: 'b" + n + "'";
+  }
+  const Result<Model> model = parse_model(
+      "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY }\n"
+      "general {" +
+          tensors + regions + parts + " op { id: 'use' module: 'P'" + saves + " } op { id: 'back' phase: 'backward' backward_of: 'use'" +
+          frees + " } unit: 'N.*' } region { module: 'P' save_ops: 'p' }",
+      "long");
+  ASSERT_TRUE(model) << model.error().message();
+  ASSERT_EQ(model->units.size(), count + 0U);
+  // All b live at the end of the forward, whatever runs again.
+  for (const char* const policy : {"save-all", "full", "by-hand"})
+    EXPECT_EQ(predicted(*model, policy).memory.peak_bytes, count + 0U) << policy;
+}
+
 TEST(Policy, RefusesWhatMakesNoSense) {
   for (const char* text : {"", "save", "segment", "segment:", "segment:0", "segment:-1", "segment:2x", "segment:1.5",
                            "segments:", "segments:3,,3", "segments:3,0", "segments:3,3,", "segment:99999999999999999999"}) {
