@@ -6,20 +6,6 @@
 #include "viewer/model/name_pattern.h"
 
 namespace liveset::model {
-namespace {
-
-constexpr std::size_t max_parts = 64;
-
-// Ends of the path's first, second, ... part: "GPT.bs.0" -> 3, 6, 8.
-void ends_of(std::string_view path, std::vector<std::size_t>& ends) {
-  ends.clear();
-  for (auto dot = path.find_first_of("./"); dot != std::string_view::npos && ends.size() + 1 < max_parts;
-       dot = path.find_first_of("./", dot + 1))
-    ends.push_back(dot);
-  ends.push_back(path.size());
-}
-
-}  // namespace
 
 std::string NamedRun::name() const { return ledger::numbered_name(std::string(path), number); }
 
@@ -41,7 +27,7 @@ void NamedRuns::add_modules(const Model& model) {
       open.clear();
     } else if (module != last || open.empty()) {
       const std::string_view path = model.modules[module];
-      ends_of(path, ends);
+      ends_of_parts(path, "./", ends);
       std::size_t same = 0;
       while (same < open.size() && same < ends.size() && runs_[open[same]].path == path.substr(0, ends[same])) ++same;
       open.resize(same);

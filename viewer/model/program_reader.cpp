@@ -12,6 +12,8 @@
 namespace liveset::model {
 namespace {
 
+constexpr std::uint64_t max_looks = 400'000'000;  // at characters of names, to find what a file's patterns name: a second at most
+
 using trace::Phase;
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 
@@ -193,8 +195,11 @@ class ProgramReader {
 
   void units(const proto::Program& program, const Place& place) {
     builder_.model.unit_pattern = program.unit();
-    builder_.model.units = units_of(builder_.model, program.unit());
-    if (builder_.model.units.empty())
+    std::uint64_t looks = max_looks;
+    builder_.model.units = units_of(builder_.model, program.unit(), looks);
+    if (looks == 0)
+      errors_.fail_at(place, "unit", -1, "is too long a pattern for so many modules");
+    else if (builder_.model.units.empty())
       errors_.fail_at(place, "unit", -1, "'" + program.unit() + "' names no module of a forward op",
                       builder_.model.modules.empty() ? "no op has a module" : "there is " + builder_.model.modules.front());
   }
@@ -270,7 +275,8 @@ struct RegionIds {
   std::unordered_map<std::string_view, std::uint32_t> tensors, ops;
 };
 
-void read_region(const proto::Region& stated, const Place& place, const RegionIds& ids, FileErrors& errors, Model& model) {
+void read_region(const proto::Region& stated, const Place& place, const RegionIds& ids, FileErrors& errors, std::uint64_t& looks,
+                 Model& model) {
   using Mode = HandRegion::Mode;
   HandRegion region;
   if (!proto::Region::Mode_IsValid(stated.mode())) {
@@ -326,8 +332,14 @@ void read_region(const proto::Region& stated, const Place& place, const RegionId
   }
   std::vector<Unit> named;
   for (const Unit& unit : model.units)
-    if (matches_name(stated.module(), unit.name)) named.push_back(unit);
-  if (named.empty()) named = units_of(model, stated.module());
+    if (matches_name(stated.module(), unit.name, looks)) named.push_back(unit);
+  if (named.empty()) named = units_of(model, stated.module(), looks);
+  looks -= std::min<std::uint64_t>(looks, 1000 * named.size());
+  if (looks == 0) {
+    errors.fail_at(place, "module", -1, "is one of too many patterns, or too long a one, for so many modules",
+                   "give fewer regions, or their ops");
+    return;
+  }
   for (const Unit& unit : named) {
     HandRegion each = region;
     each.begin = unit.begin;
@@ -371,9 +383,10 @@ void check_regions(const Place& root, FileErrors& errors, const Model& model) {
 void read_regions(const proto::Model& parsed, const Place& root, FileErrors& errors, Model& model) {
   if (parsed.region_size() == 0) return;
   const RegionIds ids(model);
+  std::uint64_t looks = max_looks;
   for (int i = 0; i < parsed.region_size() && !errors.failed(); ++i) {
     const std::size_t before = model.regions.size();
-    read_region(parsed.region(i), root.inner("region", i), ids, errors, model);
+    read_region(parsed.region(i), root.inner("region", i), ids, errors, looks, model);
     for (std::size_t region = before; region < model.regions.size(); ++region) model.regions[region].stated = static_cast<std::uint32_t>(i);
   }
   if (!errors.failed()) check_regions(root, errors, model);

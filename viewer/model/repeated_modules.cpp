@@ -1,6 +1,7 @@
 #include "viewer/model/repeated_modules.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -10,18 +11,7 @@
 namespace liveset::model {
 namespace {
 
-constexpr std::size_t max_parts = 64;
-
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Ends of the path's first, second, ... part: "GPT.bs.0" -> 3, 6, 8.
-std::vector<std::size_t> ends_of(std::string_view path) {
-  std::vector<std::size_t> ends;
-  for (auto dot = path.find('.'); dot != std::string_view::npos && ends.size() < max_parts; dot = path.find('.', dot + 1))
-    ends.push_back(dot);
-  ends.push_back(path.size());
-  return ends;
-}
 
 // "net.layer1.0" -> "net.layer*.*"
 std::string family_of(std::string_view path) {
@@ -61,9 +51,10 @@ std::string repeated_modules(const Model& model) {
   const std::vector<std::uint64_t> bytes = saved_bytes(model);
   std::map<std::string, Family> families;
   std::string root;
+  std::vector<std::size_t> ends;
   for (std::size_t module = 0; module < model.modules.size(); ++module) {
     const std::string_view path = model.modules[module];
-    const std::vector<std::size_t> ends = ends_of(path);
+    ends_of_parts(path, ".", ends);
     if (root.empty()) root = path.substr(0, ends.front());
     for (std::size_t part = 1; part < ends.size(); ++part) {
       const std::string_view member = path.substr(0, ends[part]);
@@ -87,17 +78,27 @@ std::string repeated_modules(const Model& model) {
 }
 
 std::vector<Unit> units_of(const Model& model, std::string_view pattern) {
+  std::uint64_t looks = std::numeric_limits<std::uint64_t>::max();
+  return units_of(model, pattern, looks);
+}
+
+std::vector<Unit> units_of(const Model& model, std::string_view pattern, std::uint64_t& looks) {
   // The member of the family that a module is or lies in; empty: none.
   std::vector<std::string_view> member(model.modules.size());
+  std::vector<std::size_t> ends;
   for (std::size_t module = 0; module < model.modules.size(); ++module) {
     const std::string_view path = model.modules[module];
-    for (const std::size_t end : ends_of(path))
-      if (matches_name(pattern, path.substr(0, end))) {
+    looks -= std::min<std::uint64_t>(looks, path.size() / 16);
+    ends_of_parts(path, ".", ends);
+    for (const std::size_t end : ends)
+      if (matches_name(pattern, path.substr(0, end), looks)) {
         member[module] = path.substr(0, end);
         break;
       }
   }
   std::vector<Unit> units;
+  looks -= std::min<std::uint64_t>(looks, model.ops.size());
+  if (looks == 0) return units;
   std::map<std::string_view, std::uint32_t> runs;
   std::string_view current;
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {

@@ -14,5 +14,7 @@ std::string repeated_modules(const Model& model);
 
 // A unit for each run of forward ops in a module that `pattern` names, or below it; a member that runs twice is two units.
 std::vector<Unit> units_of(const Model& model, std::string_view pattern);
+// The same with a bound (name_pattern.h); at 0 `looks` left there are none.
+std::vector<Unit> units_of(const Model& model, std::string_view pattern, std::uint64_t& looks);
 
 }  // namespace liveset::model

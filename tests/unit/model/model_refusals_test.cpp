@@ -176,6 +176,29 @@ TEST(ModelRefusals, LargeListsAreReadOnce) {
   EXPECT_EQ(refusal(reads + "layer { id: 'all' reads: [" + names + "] } }"), "accepted");
 }
 
+// Names and patterns are compared with each other as often as a second allows, whatever both are.
+TEST(ModelRefusals, PatternsOfRegionsAreNotComparedForever) {
+  constexpr int many = 60'000;
+  const std::string loss = "op { phase: 'loss' }\n}\n", refused = "for so many modules (give fewer regions, or their ops)";
+  std::string ops, regions, everything;
+  for (int i = 0; i < many; ++i) {
+    const std::string id = std::to_string(i);
+    ops += "op { id: 'o" + id + "' module: 'net.a" + id + ".b' }\n";
+    regions += "region { module: 'net.*" + id + ".b' }\n";
+    everything += "region { mode: SAVE module: '*.b' }\n";
+  }
+  EXPECT_THAT(refusal("general {\n" + ops + loss + regions), HasSubstr(refused));
+  EXPECT_THAT(refusal("general { unit: 'net.*.b'\n" + ops + loss + everything), HasSubstr(refused));
+  // One pattern and one name may be enough.
+  const std::string name(100'000, 'a'), pattern = "net.*" + name.substr(50'000) + "b";
+  EXPECT_THAT(refusal("general {\nop { module: 'net." + name + "' }\n" + loss + "region { module: '" + pattern + "' }"),
+              HasSubstr(refused));
+  EXPECT_THAT(refusal("general {\nop { module: 'net." + name + "' }\nunit: '" + pattern + "'\n" + loss),
+              HasSubstr("line 3: general.unit is too long a pattern for so many modules"));
+  // What somebody means is far from that.
+  EXPECT_EQ(refusal("general {\n" + ops + loss + "region { module: 'net.a17.b' }\nregion { module: 'a18' }"), "accepted");
+}
+
 // Names of operators are looked up when the policy is followed: an operator that no op has is named, with those that there are.
 TEST(ModelRefusals, OperatorsThatNoOpHas) {
   const Result<Model> model = parse_model(good + "region { op: ['f', 'g'] save_ops: 'conv' }", "");
