@@ -117,13 +117,15 @@ TEST(ModelProperty, PlansAreOptimalWhereTheySaySo) {
       EXPECT_EQ(found->least_budget, least);
     }
     for (const Candidate& candidate : found->frontier) {
-      if (candidate.policy == "exact") continue;
       const Result<Prediction> again = predict(made.model, policy_of(candidate.policy));
       ASSERT_TRUE(again) << candidate.policy;
       EXPECT_EQ(again->memory.peak_bytes, candidate.peak_bytes) << candidate.policy;
       EXPECT_EQ(again->extra_cost, candidate.extra_cost) << candidate.policy;
     }
     if (!is_chain) continue;
+    EXPECT_TRUE(found->least_is_exact);
+    EXPECT_EQ(found->lower_bound, least);
+    for (const Candidate& candidate : found->frontier) EXPECT_TRUE(candidate.searched) << candidate.policy;
     for (std::uint64_t budget = 0; budget <= made.all_bytes(); ++budget) {
       SearchOptions options;
       options.budget = budget;

@@ -1,14 +1,16 @@
 // Knapsack and regions against trying every choice.
 #include <gtest/gtest.h>
 
+#include "tests/support/torch_choices.h"
 #include "tests/support/train_pattern.h"
-#include "viewer/plan/knapsack.h"
 #include "viewer/plan/regions.h"
 
 namespace liveset::plan {
 namespace {
 
 using test::Random;
+using test::selective_checkpoint;
+using test::SelectiveModule;
 
 template <class T>
 T good(Result<T> result) {

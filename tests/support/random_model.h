@@ -273,6 +273,9 @@ inline std::vector<std::string> policies_of_every_form(const model::Model& model
     lengths += (lengths.empty() ? "" : ",") + std::to_string(length);
     left -= length;
   }
+  std::string moves;  // everything is kept
+  for (std::uint64_t layer = 1; layer <= layers; ++layer) moves += (moves.empty() ? "f" : ",f") + std::to_string(layer);
+  for (std::uint64_t layer = layers; layer > 0; --layer) moves += ",b" + std::to_string(layer);
   std::string unit = layers == 0 ? "none" : model.units[random() % layers].name, operation = "none";
   if (!model.ops.empty()) operation = model.ops[random() % model.ops.size()].name;
   const auto plain = [](std::string text) { return text.empty() || text.find(',') != std::string::npos ? std::string("none") : text; };
@@ -296,6 +299,7 @@ inline std::vector<std::string> policies_of_every_form(const model::Model& model
           "revolve:" + std::to_string(1 + random() % (layers + 1)),
           "rotor:" + some(2 * bytes + 1),
           "rotor:" + std::to_string(bytes),
+          "moves:" + (moves.empty() ? "f1" : moves),
           "by-hand"};
 }
 

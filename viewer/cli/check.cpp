@@ -7,7 +7,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "profiler/launch/byte_size.h"
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
 #include "viewer/report/peak.h"
@@ -19,7 +18,7 @@ namespace {
 struct Options {
   std::string trace, other;
   bool equivalence = false, replay = false, distributed = false, some_ranks = false;
-  std::optional<std::int64_t> max_peak;
+  std::optional<std::uint64_t> max_peak;
   std::size_t top = 20;
 };
 
@@ -111,7 +110,7 @@ Status run(const Options& options, Context& context) {
     std::move(found->begin(), found->end(), std::back_inserter(checks));
   }
   if (options.max_peak) {
-    Result<report::Check> check = check_max_peak(*files, static_cast<std::uint64_t>(*options.max_peak));
+    Result<report::Check> check = check_max_peak(*files, *options.max_peak);
     if (!check) return check.take_error();
     checks.push_back(std::move(*check));
   }
@@ -163,17 +162,11 @@ void add_check(CLI::App& app, Context& context) {
       ->add_flag("--some-ranks", options->some_ranks,
                  "of --distributed: only some of the job's ranks are here (one node of several, say), and that is no finding")
       ->needs(distributed);
-  command
-      ->add_option_function<std::string>(
-          "--max-peak",
-          [options](const std::string& text) {
-            options->max_peak = launch::parse_byte_size(text);
-            if (!options->max_peak)
-              throw CLI::ValidationError("--max-peak", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
-          },
-          "the largest peak of allocated bytes (of the fullest CUDA device, else of the CPU) that passes, in each trace of the run: 80GiB, "
-          "24GB")
-      ->option_text("BYTES");
+  add_size_option(
+      *command, "--max-peak",
+      "the largest peak of allocated bytes (of the fullest CUDA device, else of the CPU) that passes, in each trace of the run: "
+      "80GiB, 24GB",
+      [options](std::uint64_t bytes) { options->max_peak = bytes; });
   command->add_option("--top", options->top, "how many findings of each check the text lists (default 20)")->option_text("N");
   add_output_options(*command, context);
   add_strict_option(*command, context);

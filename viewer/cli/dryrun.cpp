@@ -4,7 +4,6 @@
 #include <iostream>
 #include <memory>
 
-#include "profiler/launch/byte_size.h"
 #include "profiler/launch/dry_run.h"
 #include "viewer/cli/commands.h"
 #include "viewer/cli/job_options.h"
@@ -13,12 +12,6 @@
 
 namespace liveset::cli {
 namespace {
-
-void take_memory(const std::string& text, launch::DryRunOptions& options) {
-  options.memory_bytes = launch::parse_byte_size(text);
-  if (!options.memory_bytes)
-    throw CLI::ValidationError("--memory", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
-}
 
 // The stand-in, or the job's own look at its arguments, ended the job before it had a device, and said why.
 bool ended_without_a_device(const launch::RunResult& result) {
@@ -68,10 +61,8 @@ void add_dryrun(CLI::App& app, Context& context) {
   add_job_options(*command, options->run);
   command->get_option("--quiet")->description("no line on stderr and no summary at the end");
   command->add_option("--gpu", options->gpu, "which GPU to stand in for (default h100), or a file")->option_text("NAME|FILE");
-  command
-      ->add_option_function<std::string>(
-          "--memory", [options](const std::string& text) { take_memory(text, *options); }, "its memory, if not the GPU's own: 80GiB, 24GB")
-      ->option_text("BYTES");
+  add_size_option(*command, "--memory", "its memory, if not the GPU's own: 80GiB, 24GB",
+                  [options](std::uint64_t bytes) { options->memory_bytes = static_cast<std::int64_t>(bytes); });
   command->add_option("--python", options->python, "the job's Python, where the command does not show it: a script that activates one, say")
       ->option_text("PATH");
   command->add_option("--world", options->world, "how many ranks the job has; without torchrun or the like only rank 0 runs")

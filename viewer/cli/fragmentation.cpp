@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "profiler/launch/byte_size.h"
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
 
@@ -58,16 +57,8 @@ void add_fragmentation(CLI::App& app, Context& context) {
   command->add_option("--heap", options->heap, "which heap (default: the one that summary shows)")->option_text("NAME");
   command->add_flag("--simulate", options->simulate, "the simulated layout, although the recorded one is there");
   command->add_option("--alloc-conf", options->settings, "settings of the simulated allocator")->option_text("TEXT");
-  command
-      ->add_option_function<std::string>(
-          "--capacity",
-          [options](const std::string& text) {
-            const std::optional<std::int64_t> bytes = launch::parse_byte_size(text);
-            if (!bytes) throw CLI::ValidationError("--capacity", "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
-            options->capacity = static_cast<std::uint64_t>(*bytes);
-          },
-          "what the simulated device has, 80GiB say; without, it has no end")
-      ->option_text("SIZE");
+  add_size_option(*command, "--capacity", "what the simulated device has, 80GiB say; without, it has no end",
+                  [options](std::uint64_t bytes) { options->capacity = bytes; });
   command->add_flag("--falling-addresses", options->falling_addresses,
                     "the simulated device puts new segments below the others (before PyTorch 2.14 that decides between equal blocks)");
   command->add_option("--top", options->top, "how many segments to list, and how many blocks of each")->option_text("N");

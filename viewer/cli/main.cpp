@@ -19,6 +19,7 @@
 
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
+#include "viewer/ledger/quantity.h"
 
 namespace liveset::cli {
 
@@ -38,6 +39,16 @@ void add_output_options(CLI::App& command, Context& context) {
 
 void add_strict_option(CLI::App& command, Context& context) {
   command.add_flag("--strict", context.strict, "a trace that can be read only in part is an error (exit status 4)");
+}
+
+CLI::Option* add_size_option(CLI::App& command, const std::string& name, const std::string& help,
+                             const std::function<void(std::uint64_t)>& chosen) {
+  const auto read = [name, chosen](const std::string& text) {
+    const Result<std::uint64_t> bytes = ledger::parse_byte_size(text);
+    if (!bytes || *bytes == 0) throw CLI::ValidationError(name, "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
+    chosen(*bytes);
+  };
+  return command.add_option_function<std::string>(name, read, help)->option_text("BYTES");
 }
 
 namespace {

@@ -1,12 +1,11 @@
 // `liveset plan MODEL|TRACE --budget BYTES`: the policy that fits, and how far another one is from it.
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "profiler/launch/byte_size.h"
 #include "viewer/cli/commands.h"
 #include "viewer/cli/step_options.h"
 #include "viewer/cli/traces.h"
+#include "viewer/ledger/quantity.h"
 #include "viewer/report/plan_report.h"
 
 namespace liveset::cli {
@@ -20,11 +19,9 @@ struct Options : StepOptions {
 
 Result<std::optional<std::uint64_t>> parse_budget(const std::string& text) {
   if (text.empty()) return std::optional<std::uint64_t>();
-  std::uint64_t bytes = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  if (error == std::errc() && end == text.data() + text.size()) return std::optional<std::uint64_t>(bytes);
-  if (const std::optional<std::int64_t> size = launch::parse_byte_size(text)) return std::optional<std::uint64_t>(*size);
-  return Error{ErrorKind::usage, "", {}, "--budget '" + text + "' is no size", "give 80GiB, 24 GB or a number of bytes"};
+  const Result<std::uint64_t> bytes = ledger::parse_byte_size(text);
+  if (bytes) return std::optional(*bytes);
+  return Error{ErrorKind::usage, "", {}, "--budget '" + text + "' " + bytes.error().what, "give 80GiB, 24 GB or a number of bytes"};
 }
 
 // The step that a model file describes, or that a trace recorded.
@@ -91,15 +88,15 @@ void add_plan(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("plan", "the checkpointing policy that fits a budget of bytes, and the whole frontier");
   command->footer(
       "The peak is that of requested bytes, statics included; the extra cost is what runs again, in the model's unit (nanoseconds of a "
-      "recorded "
-      "step). A peak that is called an estimate lies inside of a region of a recorded step.\n"
+      "recorded step). A peak that is called an estimate lies inside of a region of a recorded step.\n"
       "frontier: bytes against extra cost; nothing that was tried beats a line in both. Rotor chains are optimal among persistent "
-      "schedules; "
-      "chains of up to 12 layers are searched exactly. Of other models, and of recorded steps, sets of modules of the whole tree are "
-      "tried: all of them where they are few, else the best that was found is listed. Each is a policy that predict and whatif take.\n"
+      "schedules; chains of up to 12 layers are searched exactly, over every schedule, and 'found by' marks what that found. Of other "
+      "models, and of recorded steps, sets of modules of the whole tree are tried, no region inside of another: all of them where they "
+      "are few, else the best that was found is listed. Each is a policy that predict and whatif take.\n"
       "Beside it stand rules of thumb (full, sqrt, segment:5, segment:10, over:10MB, under:5ms) and what --policy names: above frontier "
       "is the extra cost beyond that of the fastest plan that is as small, bytes above those beyond the smallest plan that is as fast.\n"
-      "'infeasible, least is N': N is exact among what is named behind it, or the least that was found.\n"
+      "'infeasible, the least is N': nothing of what is named behind it needs less; 'the least that was found is N': there may be "
+      "something that does.\n"
       "  liveset plan m.textproto --budget 24GiB\n"
       "  liveset plan none.liveset --sweep --policy selective:addmm\n"
       "The exit status is 1 when nothing fits.\n");

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "viewer/ledger/quantity.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::ledger {
@@ -28,21 +29,10 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   return number;
 }
 
-// Digits with an optional fraction and a unit, exact: a double would lose nanoseconds after 104 days.
 std::optional<std::int64_t> parse_time(std::string_view text) {
-  const std::size_t unit_at = text.find_first_not_of("0123456789.");
-  const std::string_view unit = unit_at == std::string_view::npos ? std::string_view() : text.substr(unit_at);
-  std::string_view digits = text.substr(0, unit_at);
-  int decimals = unit == "s" ? 9 : unit == "ms" ? 6 : unit == "us" ? 3 : unit == "ns" ? 0 : -1;
-  if (decimals < 0) {
-    if (digits != "0" || !unit.empty()) return std::nullopt;  // only 0 needs no unit
-    decimals = 0;
-  }
-  std::string whole(digits.substr(0, digits.find('.')));
-  std::string fraction = digits.find('.') == std::string_view::npos ? "" : std::string(digits.substr(digits.find('.') + 1));
-  if ((whole.empty() && fraction.empty()) || fraction.find('.') != std::string::npos) return std::nullopt;
-  fraction.resize(static_cast<std::size_t>(decimals), '0');
-  return parse_integer(whole + fraction);
+  if (text != "0" && !text.ends_with('s')) return std::nullopt;  // only 0 needs no unit
+  const Result<std::uint64_t> time = parse_duration(text);
+  return time ? std::optional(static_cast<std::int64_t>(*time)) : std::nullopt;
 }
 
 struct Mark {

@@ -19,7 +19,7 @@ Error no_chain(std::string what) {
           "",
           {},
           "the model is no chain of layers: " + std::move(what),
-          "revolve, rotor and exact search need layers that read only what the one before them made; regions and segments do not"};
+          "revolve, rotor, moves and exact search need layers that read only what the one before them made; regions and segments do not"};
 }
 
 // What belongs to which layer.
@@ -325,6 +325,11 @@ Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy) {
     const Result<std::vector<plan::RevolveOperation>> operations = plan::revolve_schedule(model.units.size(), policy.number);
     if (!operations) return operations.error();
     return schedule_of(model, plan::revolve_moves(*operations));
+  }
+  if (policy.kind == Policy::Kind::moves) {
+    if (const Result<plan::Figures> replayed = plan::replay(chain->values, policy.moves); !replayed)
+      return Error{ErrorKind::usage, "", {}, "policy 'moves:...': " + replayed.error().what, replayed.error().hint};
+    return schedule_of(model, policy.moves);
   }
   const bool is_long = chain->stages.stages() > plan::max_rotor_stages;
   plan::RotorGroups groups;

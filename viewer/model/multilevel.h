@@ -17,8 +17,8 @@ struct ChainOfLayers {
 };
 Result<ChainOfLayers> chain_of_layers(const Model& model);
 
-// revolve:C and rotor:BYTES; of more layers than rotor takes (plan::max_rotor_stages), groups of them are its stages. Errors: as above; no
-// schedule within the budget ("infeasible, least is N").
+// revolve:C, moves:... and rotor:BYTES; of more layers than rotor takes (plan::max_rotor_stages), groups of them are its stages. Errors: as
+// above; a move that is not possible; no schedule within the budget ("infeasible, least is N").
 Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy);
 // Of operations that a planner gave for chain_of_layers().
 Result<Schedule> schedule_of(const Model& model, std::span<const plan::RotorOperation> operations);

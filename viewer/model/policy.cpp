@@ -6,6 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "viewer/ledger/quantity.h"
 #include "viewer/model/module_tree.h"
 #include "viewer/model/name_pattern.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using Kind = Policy::Kind;
 
-enum class Argument : std::uint8_t { nothing, count, counts, bytes, bytes_and_window, cost, names };
+enum class Argument : std::uint8_t { nothing, count, counts, bytes, bytes_and_window, cost, names, moves };
 
 struct Form {
   std::string_view word;
@@ -38,6 +39,7 @@ constexpr std::array forms{
     Form{"offload", Kind::offload, Argument::bytes_and_window, "offload:BYTES[,N]"},
     Form{"revolve", Kind::revolve, Argument::count, "revolve:C"},
     Form{"rotor", Kind::rotor, Argument::bytes, "rotor:BYTES"},
+    Form{"moves", Kind::moves, Argument::moves, "moves:f1,f2,d1,..."},
     Form{"by-hand", Kind::by_hand, Argument::nothing, "by-hand"},
 };
 
@@ -55,61 +57,53 @@ Error bad_policy(std::string what) {
   return {ErrorKind::usage, "", {}, std::move(what), "policies are " + std::string(policy_forms()) + "; as in segment:2 or segments:3,2,1"};
 }
 
-struct UnitOfMeasure {
-  std::string_view word;
-  std::uint64_t factor;
-};
-constexpr std::array byte_units{UnitOfMeasure{"", 1},           UnitOfMeasure{"B", 1},
-                                UnitOfMeasure{"kB", 1000},      UnitOfMeasure{"KB", 1000},
-                                UnitOfMeasure{"MB", 1000'000},  UnitOfMeasure{"GB", 1000'000'000},
-                                UnitOfMeasure{"KiB", 1U << 10}, UnitOfMeasure{"MiB", 1U << 20},
-                                UnitOfMeasure{"GiB", 1U << 30}, UnitOfMeasure{"TiB", std::uint64_t{1} << 40}};
-constexpr std::array cost_units{UnitOfMeasure{"", 1}, UnitOfMeasure{"ns", 1}, UnitOfMeasure{"us", 1000}, UnitOfMeasure{"ms", 1000'000},
-                                UnitOfMeasure{"s", 1000'000'000}};
-
-// A whole number, and a unit where there are any. What is wrong, empty when nothing is.
-template <class Units>
-std::string read_number(std::string_view text, const Units& units, std::uint64_t least, std::uint64_t most, std::uint64_t& number) {
+// What is wrong, empty when nothing is.
+std::string read_count(std::string_view text, std::uint64_t least, std::uint64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const auto unit = std::find_if(units.begin(), units.end(), [&](const UnitOfMeasure& each) { return each.word == rest; });
-  const std::string whole = " must be a whole number of at least " + std::to_string(least);
-  if (error == std::errc::invalid_argument) return whole;
-  if (unit == units.end()) return units.size() == 1 ? whole : " has the unknown unit '" + std::string(rest) + "'";
-  if (error == std::errc() && number < least) return whole;
-  if (error != std::errc() || number > most / unit->factor) return " is too large, at most " + std::to_string(most);
-  number *= unit->factor;
+  if (end != text.data() + text.size() || error == std::errc::invalid_argument || (error == std::errc() && number < least))
+    return " must be a whole number of at least " + std::to_string(least);
+  return error != std::errc() || number > max_layers ? " is too large, at most " + std::to_string(max_layers) : "";
+}
+std::string take(const Result<std::uint64_t>& found, std::uint64_t& number) {
+  if (!found) return " " + found.error().what;
+  number = *found;
   return "";
 }
-constexpr std::array no_units{UnitOfMeasure{"", 1}};
 
 std::string read_offload(std::string_view text, Policy& policy) {
   const auto comma = text.find(',');
-  if (std::string wrong = read_number(text.substr(0, comma), byte_units, 0, max_total_bytes, policy.number); !wrong.empty()) return wrong;
+  if (std::string wrong = take(ledger::parse_byte_size(text.substr(0, comma)), policy.number); !wrong.empty()) return wrong;
   if (comma == std::string_view::npos) return "";
-  const std::string wrong = read_number(text.substr(comma + 1), no_units, 0, max_layers, policy.window);
+  const std::string wrong = read_count(text.substr(comma + 1), 0, policy.window);
   return wrong.empty() ? "" : ": the window" + wrong;
 }
 
 std::string read_argument(Argument argument, std::string_view text, Policy& policy) {
   switch (argument) {
     case Argument::nothing: return text.empty() ? "" : " takes no argument";
-    case Argument::count: return read_number(text, no_units, 1, max_layers, policy.number);
-    case Argument::bytes: return read_number(text, byte_units, 0, max_total_bytes, policy.number);
+    case Argument::count: return read_count(text, 1, policy.number);
+    case Argument::bytes: return take(ledger::parse_byte_size(text), policy.number);
     case Argument::bytes_and_window: return read_offload(text, policy);
-    case Argument::cost: return read_number(text, cost_units, 0, max_total_bytes, policy.number);
+    case Argument::cost: return take(ledger::parse_duration(text), policy.number);
     case Argument::counts:
-    case Argument::names: break;
+    case Argument::names:
+    case Argument::moves: break;
   }
   while (true) {
     const auto comma = text.find(',');
     const std::string_view entry = text.substr(0, comma);
-    if (argument == Argument::names) {
+    if (argument == Argument::moves) {
+      const std::optional<plan::Move> move = plan::read_move(entry);
+      if (!move)
+        return ": move " + std::to_string(policy.moves.size() + 1) + " '" + std::string(entry) +
+               "' is none: f1 runs layer 1, d1 drops what it made, b1 is its backward";
+      policy.moves.push_back(*move);
+    } else if (argument == Argument::names) {
       if (entry.empty()) return ": name " + std::to_string(policy.names.size() + 1) + " is empty";
       policy.names.emplace_back(entry);
     } else {
       std::uint64_t length = 0;
-      if (const std::string wrong = read_number(entry, no_units, 1, max_layers, length); !wrong.empty())
+      if (const std::string wrong = read_count(entry, 1, length); !wrong.empty())
         return ": segment " + std::to_string(policy.lengths.size() + 1) + wrong;
       policy.lengths.push_back(length);
     }
@@ -164,7 +158,8 @@ class RegionWriter {
       case Kind::offload: return offload();
       case Kind::by_hand: return by_hand();
       case Kind::revolve:
-      case Kind::rotor: return bad_policy("policy '" + policy_.text + "' is no set of regions");
+      case Kind::rotor:
+      case Kind::moves: return bad_policy("policy '" + policy_.text + "' is no set of regions");
     }
     if (policy_.kind == Kind::save_all) layer_by_layer();
     return std::move(out_);

@@ -15,6 +15,8 @@
 //                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)
 //   revolve:C           binomial schedule with C snapshots (Griewank and Walther 2000)
 //   rotor:BYTES         the least time within BYTES, among persistent schedules (Beaumont et al. 2019)
+//   moves:f1,f2,d1,...  a schedule of a chain, move by move: forward of layer 1, of layer 2, drop of what layer 1 made, b2: backward of
+//                       layer 2; what exact search finds (plan/chain.h)
 //   by-hand             what the model file's regions say
 //
 // A layer is what the model file calls a unit: of a chain each layer, of a recorded step each of its repeated modules.
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "viewer/model/model.h"
+#include "viewer/plan/chain.h"
 
 namespace liveset::model {
 
@@ -44,6 +47,7 @@ struct Policy {
     offload,
     revolve,
     rotor,
+    moves,
     by_hand
   };
   Kind kind = Kind::save_all;
@@ -51,10 +55,11 @@ struct Policy {
   std::uint64_t window = 0;            // of offload
   std::vector<std::uint64_t> lengths;  // segments
   std::vector<std::string> names;      // regions: layers; selective: operators
-  std::string text;                    // as it was given
+  std::vector<plan::Move> moves;
+  std::string text;  // as it was given
 };
 
-// Sizes may carry a unit: "10MB" (10^6), "10MiB" (2^20); costs of a recorded step too: "5ms".
+// Sizes and costs may carry a unit (ledger/quantity.h): "10MB" (10^6), "1.5GiB", "5ms".
 Result<Policy> parse_policy(std::string_view text);
 // The texts of all policies, for help and error messages.
 std::string_view policy_forms();
@@ -81,7 +86,7 @@ struct Regions {
   std::vector<std::uint64_t> boundaries;  // where segments of layers begin and end: 0 .. layers
 };
 
-// Of every policy but revolve and rotor, which are no set of regions.
+// Of every policy but revolve, rotor and moves, which are no set of regions.
 Result<Regions> regions_of(const Model& model, const Policy& policy);
 
 }  // namespace liveset::model

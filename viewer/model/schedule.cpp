@@ -402,16 +402,12 @@ class RegionSchedule {
       if (work.done == none || freed == none || freed >= work.done || home(tensor) == region) return;
       if (pinned_until_[tensor] == none || pinned_until_[tensor] < work.done) pinned_until_[tensor] = work.done;
     };
-    const std::vector<std::uint32_t> last_left = model_.conventions.drop_at_region_end ? find_last_left() : std::vector<std::uint32_t>();
+    pin_arguments();
     for (std::uint32_t index = 0; index < work_.size(); ++index) {
       const Region& region = regions_.recomputed[index];
       const auto outside = [&](std::uint32_t tensor) {
         return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
       };
-      // What the last op before the region left is taken for what the region is called with.
-      if (!last_left.empty() && last_left[region.begin] != none)
-        for (const std::uint32_t tensor : model_.list(model_.ops[last_left[region.begin]].writes))
-          if (tensors_[tensor].freed_by >= region.begin) pin(tensor, index);
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice))
@@ -429,6 +425,31 @@ class RegionSchedule {
     until_.resize(model_.ops.size());
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor)
       if (pinned_until_[tensor] != none) until_[pinned_until_[tensor]].push_back(tensor);
+  }
+
+  // Where reads are not known, what the last op before a region left is taken for what the region is called with. Many regions may be
+  // called with what one op made: each of its tensors waits for the last backward of those that begin before the tensor goes.
+  void pin_arguments() {
+    if (!model_.conventions.drop_at_region_end) return;
+    struct Calls {
+      std::vector<std::uint32_t> begin, done;  // of regions; the last backward of this one and those before
+    };
+    std::map<std::uint32_t, Calls> calls;  // by the op that left something
+    const std::vector<std::uint32_t> last_left = find_last_left();
+    for (std::uint32_t index = 0; index < work_.size(); ++index) {
+      const std::uint32_t begin = regions_.recomputed[index].begin;
+      if (last_left[begin] == none || work_[index].done == none) continue;
+      Calls& of = calls[last_left[begin]];
+      of.done.push_back(std::max(work_[index].done, of.done.empty() ? 0 : of.done.back()));
+      of.begin.push_back(begin);
+    }
+    for (const auto& [made, of] : calls)
+      for (const std::uint32_t tensor : model_.list(model_.ops[made].writes)) {
+        const std::uint32_t freed = tensors_[tensor].freed_by;
+        const auto count = static_cast<std::size_t>(std::upper_bound(of.begin.begin(), of.begin.end(), freed) - of.begin.begin());
+        if (freed == none || count == 0 || of.done[count - 1] <= freed) continue;
+        if (pinned_until_[tensor] == none || pinned_until_[tensor] < of.done[count - 1]) pinned_until_[tensor] = of.done[count - 1];
+      }
   }
 
   // By op: the last one before it that has made what still lives when it runs.
@@ -712,7 +733,8 @@ Status check_microbatches(const Model& model, std::uint64_t tensors) {
 
 Result<Schedule> make_schedule(const Model& model, const Policy& policy) {
   if (Status status = check_microbatches(model, model.tensors.size()); !status) return status.take_error();
-  if (policy.kind == Policy::Kind::revolve || policy.kind == Policy::Kind::rotor) return multilevel_schedule(model, policy);
+  using Kind = Policy::Kind;
+  if (policy.kind == Kind::revolve || policy.kind == Kind::rotor || policy.kind == Kind::moves) return multilevel_schedule(model, policy);
   Result<Regions> regions = regions_of(model, policy);
   if (!regions) return regions.take_error();
   return RegionSchedule(model, std::move(*regions)).write();

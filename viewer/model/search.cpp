@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "viewer/model/multilevel.h"
+#include "viewer/model/selective_search.h"
 #include "viewer/plan/frontier.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/segments.h"
@@ -33,7 +35,9 @@ class Search {
 
   Result<SearchResult> run() {
     out_.lower_bound = peak_bound(model_, options_.predict);
-    if (Status status = try_policy("save-all"); !status) return status.take_error();
+    std::vector<std::string> keep_all;
+    if (model_.rotor) keep_all = words(plan::text_of(plan::rotor_keep_all(model_.rotor->stages())));
+    if (Status status = try_policy("save-all", std::move(keep_all)); !status) return status.take_error();
     if (Status status = given(); !status) return status.take_error();
     const Result<ChainOfLayers> chain = chain_of_layers(model_);
     if (chain) {
@@ -48,6 +52,7 @@ class Search {
     }
     if (!model_.rotor) {
       segments();
+      for (const std::string& policy : selective_policies(model_)) attempt(policy);
       regions();
     }
     rules_of_thumb();
@@ -76,7 +81,8 @@ class Search {
             prediction.memory.peak_is_estimate,
             prediction.extra_cost,
             prediction.forward_cost,
-            std::move(operations)};
+            std::move(operations),
+            false};
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
   std::uint64_t all_ops() const { return max_candidate_ops + options_.regions.max_ops; }
@@ -162,8 +168,12 @@ class Search {
     for (const plan::FrontierPoint& point : frontier->points) {
       Result<Schedule> schedule = schedule_of(model_, point.moves);
       if (!schedule) return schedule.take_error();
-      if (Status status = add("exact", execute(model_, std::move(*schedule), options_.predict), words(plan::text_of(point.moves))); !status)
+      std::vector<std::string> operations = words(plan::text_of(point.moves));
+      std::string policy = "moves:" + operations.front();
+      for (std::size_t i = 1; i < operations.size(); ++i) policy += "," + operations[i];
+      if (Status status = add(policy, execute(model_, std::move(*schedule), options_.predict), std::move(operations)); !status)
         return status.take_error();
+      found_.back().searched = true;
     }
     return Done{};
   }
@@ -221,15 +231,21 @@ class Search {
   }
 
   Result<SearchResult> finish() {
-    // Behind the planners' own: of two that are equal the frontier has those.
     for (const std::vector<Listed>* const list : {&out_.given, &out_.rules})
       for (const Listed& each : *list)
         if (each.refused.empty() && !each.copies()) found_.push_back(each.candidate);
-    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.peak_bytes != b.peak_bytes ? a.peak_bytes < b.peak_bytes : a.extra_cost < b.extra_cost;
-    });
-    for (Candidate& candidate : found_)
-      if (out_.frontier.empty() || candidate.extra_cost < out_.frontier.back().extra_cost) out_.frontier.push_back(std::move(candidate));
+    // Of equal ones the simplest to follow: regions before schedules of several levels, those before moves, and what was tried first.
+    const auto rank = [this](const Candidate& each) {
+      const int effort = each.policy.starts_with("moves:") ? 2 : !model_.rotor && !each.operations.empty() ? 1 : 0;
+      return std::tuple(each.peak_bytes, each.extra_cost, effort);
+    };
+    std::stable_sort(found_.begin(), found_.end(), [&](const Candidate& a, const Candidate& b) { return rank(a) < rank(b); });
+    for (Candidate& candidate : found_) {
+      if (out_.frontier.empty() || candidate.extra_cost < out_.frontier.back().extra_cost)
+        out_.frontier.push_back(std::move(candidate));
+      else if (candidate.peak_bytes == out_.frontier.back().peak_bytes && candidate.extra_cost == out_.frontier.back().extra_cost)
+        out_.frontier.back().searched |= candidate.searched;
+    }
     if (!out_.least_is_exact) {
       out_.least_budget = out_.frontier.front().peak_bytes;
       if (out_.least_budget == out_.lower_bound)
@@ -270,18 +286,31 @@ const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost
 }
 
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
-  std::uint64_t most = 0;
+  std::vector<std::uint32_t> last(model.tensors.size(), none);  // op that reads the tensor last
+  for (std::uint32_t op = 0; op < model.ops.size(); ++op)
+    for (const std::uint32_t tensor : model.list(model.ops[op].reads)) last[tensor] = op;
+  std::uint64_t inputs = 0, most = 0;  // bytes of inputs that this op or a later one reads
+  std::vector<bool> waits(model.tensors.size());
+  for (const std::uint32_t input : model.inputs) {
+    waits[input] = last[input] != none;
+    if (waits[input]) inputs += model.tensors[input].bytes;
+  }
   std::vector<std::uint32_t> seen(model.tensors.size(), none);
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
-    std::uint64_t bytes = model.ops[op].workspace;
+    std::uint64_t bytes = inputs + model.ops[op].workspace;
     for (const Slice slice : {model.ops[op].reads, model.ops[op].writes})
       for (const std::uint32_t tensor : model.list(slice)) {
         // What only backward needs is not made in every run of the op.
         if (seen[tensor] == op || (slice.begin == model.ops[op].writes.begin && model.tensors[tensor].for_backward)) continue;
         seen[tensor] = op;
-        bytes += model.tensors[tensor].bytes;
+        if (!waits[tensor]) bytes += model.tensors[tensor].bytes;
       }
     most = std::max(most, bytes);
+    for (const std::uint32_t tensor : model.list(model.ops[op].reads)) {
+      if (!waits[tensor] || last[tensor] != op) continue;
+      waits[tensor] = false;
+      inputs -= model.tensors[tensor].bytes;
+    }
   }
   return static_bytes(model, options) + most;
 }

@@ -3,9 +3,9 @@
 //
 // Candidates. A rotor chain: rotor's table, exact among persistent schedules. A chain of layers: rotor, revolve, exact search over every
 // schedule up to 12 layers, segment lists. Any other model, and recorded steps: sets of modules that run again, of the whole tree
-// (region_search.h), equal and greedy segments. Rules of thumb and the policies that the caller names are candidates too. The frontier is
-// what no other candidate beats in both bytes and time; beyond rotor chains and exact search it is the best that was found, and no proof
-// that there is nothing better. Between it and the lower bound there may be more.
+// (region_search.h), operators whose outputs are kept (selective_search.h), equal and greedy segments. Rules of thumb and the policies that
+// the caller names are candidates too. The frontier is what no other candidate beats in both bytes and time; beyond rotor chains and exact
+// search it is the best that was found, and no proof that there is nothing better. Between it and the lower bound there may be more.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,11 +19,12 @@
 namespace liveset::model {
 
 struct Candidate {
-  std::string policy;  // as predict --policy takes it; "exact": a schedule of exact search, whose operations say it
+  std::string policy;  // as predict --policy takes it
   std::uint64_t peak_bytes = 0;
   bool peak_is_estimate = false;                   // MemoryCurve::peak_is_estimate
   std::uint64_t extra_cost = 0, forward_cost = 0;  // in the model's unit
   std::vector<std::string> operations;             // of rotor, revolve and exact search: "Fck1", "f3", "d2", "b4"
+  bool searched = false;                           // exact search over every schedule found it, or one that needs the same
 };
 
 // A policy that was asked for, or that people go by.
@@ -70,7 +71,8 @@ Result<SearchResult> search(const Model& model, const SearchOptions& options = {
 const Candidate* as_small_as(const SearchResult& result, std::uint64_t peak_bytes);
 const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost);
 
-// Every op must have what it reads and makes at once: statics and the largest such sum.
+// Every op must have what it reads and makes at once, and nothing makes an input again that it or a later op reads: statics and the largest
+// such sum. Of a chain the least of all schedules (plan::least_peak).
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options = {});
 
 }  // namespace liveset::model

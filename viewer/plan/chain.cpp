@@ -1,6 +1,7 @@
 #include "viewer/plan/chain.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace liveset::plan {
 
@@ -47,6 +48,20 @@ std::string text_of(std::span<const Move> moves) {
     text += std::to_string(move.layer);
   }
   return text;
+}
+
+std::optional<Move> read_move(std::string_view text) {
+  if (text.size() < 2) return std::nullopt;
+  Move move;
+  switch (text.front()) {
+    case 'f': move.kind = Move::Kind::forward; break;
+    case 'd': move.kind = Move::Kind::drop; break;
+    case 'b': move.kind = Move::Kind::reverse; break;
+    default: return std::nullopt;
+  }
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data() + 1, last, move.layer);
+  return error == std::errc() && end == last ? std::optional(move) : std::nullopt;
 }
 
 Result<Figures> replay(const Chain& chain, std::span<const Move> moves) {

@@ -1,8 +1,10 @@
 // What the planners of chains have in common: the chain, what it costs, and moves on it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "viewer/trace/result.h"
@@ -43,7 +45,8 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-std::string text_of(std::span<const Move> moves);  // "f1 f2 d1 b2": forward, drop, reverse
+std::string text_of(std::span<const Move> moves);      // "f1 f2 d1 b2": forward, drop, reverse
+std::optional<Move> read_move(std::string_view text);  // of one; nothing: it is none
 
 // Runs the moves; an error says which one is not possible and why. h_0 lives at the start, and the last move must be the reversal of
 // layer 1.

@@ -12,6 +12,8 @@ namespace {
 using model::Candidate;
 using nlohmann::ordered_json;
 
+constexpr const char* exact_search = "exact search";
+
 ordered_json candidate_json(const PlanReport& report, const Candidate& candidate) {
   ordered_json json{{"policy", candidate.policy},
                     {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", candidate.peak_is_estimate}}},
@@ -19,6 +21,7 @@ ordered_json candidate_json(const PlanReport& report, const Candidate& candidate
   if (report.result.backward_cost) json["makespan"] = candidate.forward_cost + *report.result.backward_cost;
   json["forward_cost"] = candidate.forward_cost;
   json["operations"] = candidate.operations;
+  json["exact_search"] = candidate.searched;
   return json;
 }
 
@@ -134,14 +137,19 @@ ordered_json plan_json(const PlanReport& report) {
 }
 
 std::string plan_table(const PlanReport& report, TableFormat format, const Style& style) {
+  const bool people = format == TableFormat::text;
+  const std::vector<Candidate>& frontier = report.result.frontier;
+  const bool found_by = !people || std::any_of(frontier.begin(), frontier.end(), [](const Candidate& each) { return each.searched; });
   std::vector<Column> columns{{"peak", true}, {"extra", true}, {"of forward", true}};
-  if (format != TableFormat::text) columns.push_back({"estimate"});
+  if (!people) columns.push_back({"estimate"});
+  if (found_by) columns.push_back({"found by"});
   columns.push_back({"policy", false, 0, true});
   Table table(columns, format, style);
-  for (const Candidate& candidate : report.result.frontier) {
+  for (const Candidate& candidate : frontier) {
     std::vector<Cell> row{peak_cell(candidate, format, style), cost_cell(report, format, candidate.extra_cost),
                           Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1))};
-    if (format != TableFormat::text) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
+    if (!people) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
+    if (found_by) row.push_back(Cell::words(candidate.searched ? exact_search : ""));
     row.push_back(Cell::words(candidate.policy));
     table.row(std::move(row));
   }
@@ -159,14 +167,16 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
             bytes(*report.budget) + (best.peak_is_estimate ? ", an estimate" : "") + "\nextra cost    " +
             cost_text(report, best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";
-    if (!best.operations.empty()) {
+    if (best.searched) text += "found by      " + std::string(exact_search) + "\n";
+    if (!best.operations.empty() && !best.policy.starts_with("moves:")) {
       std::string operations;
       for (const std::string& operation : best.operations) operations += (operations.empty() ? "" : " ") + operation;
       text += "operations    " + wrapped(operations, style, 14) + "\n";
     }
   } else if (report.budget) {
-    text += "infeasible, least is " + (result.frontier.empty() ? bytes(result.least_budget) : peak_text(result.frontier.front(), style)) +
-            (result.least_is_exact ? " (exactly, of " + result.least_of + ")\n" : " (the least that was found)\n");
+    text += "infeasible, the least " + std::string(result.least_is_exact ? "is " : "that was found is ") + bytes(result.least_budget) +
+            (result.frontier.front().peak_is_estimate ? ", an estimate" : "") +
+            (result.least_is_exact ? " (of " + result.least_of + ")" : "") + "\n";
   }
   if (all) {
     text += (text.empty() ? "" : "\n") + std::string("frontier\n") + plan_table(report, TableFormat::text, style);

@@ -101,6 +101,8 @@ TEST(BadInput, PoliciesThatNameNothingAreRefusedByEveryCommandThatTakesOne) {
       {"rotor:1", "is infeasible, least is 24 bytes"},
       {"revolve:0", "the number of snapshots must be a whole number of at least 1"},
       {"under:5xs", "the cost has the unknown unit 'xs'"},
+      {"over:1.5GiB/s", "the size has the unknown unit 'GiB/s'"},
+      {"moves:f1,b1,f2", "move 2, b1, is not possible: another layer is to be reversed first"},
       {"everything", "unknown policy 'everything'"},
   };
   for (const Case& bad : cases) {

@@ -108,6 +108,66 @@ TEST(Multilevel, ExactSchedulesTakeWhatTheFrontierSays) {
   EXPECT_GT(points, 20U);
 }
 
+// What exact search finds is a policy, and of chains up to 12 layers everything that is said is certain.
+TEST(Multilevel, SearchedSchedulesArePolicies) {
+  const Result<Model> model = make_chain({9, 4, 7, 1, 8, 3}, {2, 5, 1, 4, 3});
+  ASSERT_TRUE(model);
+  SearchOptions options;
+  options.budget = 19;  // h2, h1 and h0 are 20
+  const Result<SearchResult> found = search(*model, options);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_FALSE(found->best);
+  EXPECT_EQ(found->least_budget, 20U);
+  EXPECT_EQ(found->lower_bound, 20U);
+  EXPECT_TRUE(found->least_is_exact);
+  EXPECT_EQ(found->least_of, "all schedules");
+  std::size_t moves = 0;
+  for (const Candidate& candidate : found->frontier) {
+    EXPECT_TRUE(candidate.searched) << candidate.policy;
+    const Result<Prediction> prediction = predict(*model, *parse_policy(candidate.policy));
+    ASSERT_TRUE(prediction) << candidate.policy << ": " << prediction.error().message();
+    EXPECT_EQ(prediction->memory.peak_bytes, candidate.peak_bytes) << candidate.policy;
+    EXPECT_EQ(prediction->extra_cost, candidate.extra_cost) << candidate.policy;
+    moves += candidate.policy.starts_with("moves:");
+  }
+  EXPECT_EQ(found->frontier.back().policy, "save-all") << "what has a simpler name is called by it";
+  EXPECT_GT(moves, 0U);
+}
+
+// The bound of a chain is the least of all schedules however long it is: h_i, h_i-1 and h_0.
+TEST(Multilevel, TheLeastOfALongChainIsCertain) {
+  std::vector<std::uint64_t> bytes(41, 3);
+  bytes[0] = 5;
+  bytes[20] = 11;
+  const Result<Model> model = make_chain(bytes, std::vector<std::uint64_t>(40, 1));
+  const Result<SearchResult> found = search(*model);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->lower_bound, 5U + 3 + 11);
+  EXPECT_EQ(found->least_budget, 19U);
+  EXPECT_TRUE(found->least_is_exact);
+}
+
+TEST(Multilevel, MovesThatAreNotPossibleAreRefused) {
+  const Result<Model> model = make_chain({1, 1, 1}, {1, 1});
+  const std::pair<const char*, const char*> cases[] = {{"moves:f1,f3", "move 2, f3, is not possible: beyond the next layer"},
+                                                       {"moves:f2", "move 1, f2, is not possible: its input is not live"},
+                                                       {"moves:f1,f2,b2", "the moves end before layer 1 is reversed"},
+                                                       {"moves:f1,f2,b2,b1,f1", "move 5, f1, is not possible"},
+                                                       {"moves:f0", "move 1, f0, is not possible"},
+                                                       {"moves:d4000000000", "move 1, d4000000000, is not possible"}};
+  for (const auto& [text, says] : cases) {
+    const Result<Prediction> prediction = predict(*model, *parse_policy(text));
+    ASSERT_FALSE(prediction) << text;
+    EXPECT_EQ(prediction.error().kind, ErrorKind::usage);
+    EXPECT_NE(prediction.error().message().find(says), std::string::npos) << prediction.error().message();
+  }
+  for (const char* text : {"moves:", "moves:f", "moves:f1,,b1", "moves:x1", "moves:f-1", "moves:f1 ", "moves:f4294967296"}) {
+    const Result<Policy> policy = parse_policy(text);
+    ASSERT_FALSE(policy) << text;
+    EXPECT_NE(policy.error().message().find("is none: f1 runs layer 1"), std::string::npos) << policy.error().message();
+  }
+}
+
 TEST(Multilevel, NoChainIsSaid) {
   const Result<Model> model = parse_model(
       "graph { input { id: 'x' } layer { id: 'a' reads: 'x' } layer { id: 'b' reads: 'a' } layer { id: 'c' reads: ['a', 'b'] } }", "skip");

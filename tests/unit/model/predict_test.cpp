@@ -260,6 +260,37 @@ TEST(Predict, LongRecordedStepsAreFollowed) {
     EXPECT_EQ(predicted(*model, policy).memory.peak_bytes, count + 0U) << policy;
 }
 
+// A model file may have one op that makes everything and a region for every other op, which is called with all of it: t0 and on live until
+// the last backward, that of the first region, has run.
+TEST(Predict, ManyRegionsThatAreCalledWithMuchAreFollowed) {
+  constexpr std::uint64_t many = 60'000;
+  std::string text = "conventions { drop: REGION_END }\ngeneral { unit: 'net.*'\n", all, regions;
+  for (std::uint64_t i = 0; i < many; ++i) {
+    const std::string id = std::to_string(i);
+    text += "tensor { id: 't" + id + "' bytes: 1 }\n";
+    all += (i == 0 ? "'t" : ",'t") + id + "'";
+    regions += "op { id: 'o" + id + "' module: 'net." + id + "' saves: 't" + id + "' backward {} }\n";
+  }
+  const Result<Model> model =
+      parse_model(text + "op { id: 'all' writes: [" + all + "] }\n" + regions + "op { id: 'L' phase: 'loss' } }", "");
+  ASSERT_TRUE(model) << model.error().message();
+  ASSERT_EQ(model->units.size(), many);
+  const Prediction prediction = predicted(*model, "full");
+  ASSERT_EQ(prediction.memory.events.size(), 2 * many);
+  EXPECT_FALSE(prediction.memory.events[many].alloc);
+  EXPECT_EQ(prediction.memory.events[many].op, model->ops.size() - 1);
+}
+
+TEST(Policy, SizesAndCostsAreWrittenAsEverywhereElse) {
+  EXPECT_EQ(parse_policy("greedy:1.5GiB")->number, 1'610'612'736U);
+  EXPECT_EQ(parse_policy("over:24 gb")->number, 24'000'000'000U);
+  EXPECT_EQ(parse_policy("offload:0.5KiB,2")->number, 512U);
+  EXPECT_EQ(parse_policy("under:0.5ms")->number, 500'000U);
+  EXPECT_EQ(parse_policy("rotor:4611686018427387904")->number, max_total_bytes);
+  for (const char* text : {"greedy:", "greedy:-1", "greedy:1PiB", "rotor:4611686018427387905", "under:5GiB"})
+    EXPECT_FALSE(parse_policy(text));
+}
+
 TEST(Policy, RefusesWhatMakesNoSense) {
   for (const char* text : {"", "save", "segment", "segment:", "segment:0", "segment:-1", "segment:2x", "segment:1.5",
                            "segments:", "segments:3,,3", "segments:3,0", "segments:3,3,", "segment:99999999999999999999"}) {

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "tests/support/acceptance.h"
+#include "tests/support/torch_choices.h"
 #include "tests/unit/plan/rotor_chains.h"
 #include "viewer/plan/frontier.h"
-#include "viewer/plan/knapsack.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/rotor.h"
 #include "viewer/plan/segments.h"
@@ -17,6 +17,11 @@ namespace {
 
 using nlohmann::json;
 using test::acceptance;
+using test::BudgetAnswer;
+using test::BudgetProgram;
+using test::selective_checkpoint;
+using test::SelectiveModule;
+using test::torch_memory_budget;
 
 // So that every test on the project's own copy is one on the files beside it.
 TEST(PlanAcceptance, OwnCopiesAreTheFilesBeside) {

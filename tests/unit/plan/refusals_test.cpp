@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/torch_choices.h"
 #include "viewer/plan/frontier.h"
-#include "viewer/plan/knapsack.h"
 #include "viewer/plan/regions.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/rotor.h"
@@ -12,6 +12,10 @@
 namespace liveset::plan {
 namespace {
 
+using test::BudgetProgram;
+using test::selective_checkpoint;
+using test::SelectiveModule;
+using test::torch_memory_budget;
 using testing::HasSubstr;
 
 constexpr std::uint64_t huge = std::uint64_t{1} << 62;

@@ -1,0 +1,85 @@
+// `liveset plan` as a person calls it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/run_program.h"
+#include "tests/support/temporary_folder.h"
+
+namespace liveset::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct PlanCommand : testing::Test {
+  std::string written(const std::string& text) {
+    std::ofstream(folder.file("m.textproto")) << text;
+    return folder.file("m.textproto");
+  }
+  TemporaryFolder folder;
+};
+
+// Of six layers of 8 bytes h0, a layer and the one before it are the least.
+TEST_F(PlanCommand, SaysWhetherTheLeastIsCertain) {
+  const std::string chain = written("chain { length: 6 bytes: 8 }\n");
+  const Ran ran = run_program("liveset plan " + chain + " --budget 23");
+  EXPECT_EQ(ran.status, 1);
+  EXPECT_EQ(ran.out, "infeasible, the least is 24 B (of all schedules)\n");
+  const json said = json::parse(run_program("liveset plan " + chain + " --budget 23 --format json").out);
+  EXPECT_EQ(said["feasible"], false);
+  EXPECT_EQ(said["least_budget"], 24);
+  EXPECT_EQ(said["least_budget_exact"], true);
+  EXPECT_EQ(said["least_budget_of"], "all schedules");
+  // The last layer reads the first one again, so it is no chain and only sets of modules are tried.
+  const std::string skip = written(
+      "graph { input { id: 'x' bytes: 8 } layer { id: 'a' reads: 'x' bytes: 8 } layer { id: 'b' reads: 'a' bytes: 8 }\n"
+      "layer { id: 'c' reads: 'b' bytes: 8 } layer { id: 'd' reads: 'c' bytes: 8 } layer { id: 'e' reads: 'd' bytes: 8 }\n"
+      "layer { id: 'f' reads: ['a', 'e'] bytes: 8 } }\n");
+  const Ran found = run_program("liveset plan " + skip + " --budget 23");
+  EXPECT_EQ(found.status, 1);
+  EXPECT_THAT(found.out, HasSubstr("infeasible, the least that was found is "));
+  EXPECT_EQ(json::parse(run_program("liveset plan " + skip + " --budget 23 --format json").out)["least_budget_exact"], false);
+}
+
+// What a plan is called, predict takes, and says the same of it.
+TEST_F(PlanCommand, EveryPolicyOfTheFrontierIsOneThatPredictTakes) {
+  const std::string chain = written("chain { length: 6 bytes: 8 }\n");
+  const json sweep = json::parse(run_program("liveset plan " + chain + " --format json").out);
+  std::size_t moves = 0;
+  for (const json& point : sweep["frontier"]) {
+    const std::string policy = point["policy"];
+    moves += policy.starts_with("moves:");
+    EXPECT_EQ(point["exact_search"], true) << policy;
+    const json predicted = json::parse(run_program("liveset predict " + chain + " --policy " + policy + " --format json").out);
+    EXPECT_EQ(predicted["peak"]["bytes"], point["peak"]["bytes"]) << policy;
+    EXPECT_EQ(predicted["forward_layers"], point["forward_cost"]) << policy;
+  }
+  EXPECT_GT(moves, 0U);
+  const Ran table = run_program("liveset plan " + chain + " --format csv");
+  EXPECT_THAT(table.out, HasSubstr("found by"));
+  EXPECT_THAT(table.out, HasSubstr("exact search,save-all"));
+  const Ran best = run_program("liveset plan " + chain + " --budget 40");
+  EXPECT_EQ(best.status, 0);
+  EXPECT_THAT(best.out, HasSubstr("policy        moves:f1"));
+  EXPECT_THAT(best.out, HasSubstr("found by      exact search\n"));
+  EXPECT_THAT(best.out, Not(HasSubstr("operations")));
+}
+
+TEST_F(PlanCommand, BudgetsAreWrittenAsSizesAre) {
+  const std::string chain = written("chain { length: 2 bytes: 1024 }\n");
+  for (const char* budget : {"3072", "3KiB", "'3 kib'", "3.5KiB"})
+    EXPECT_EQ(run_program("liveset plan " + chain + " --budget " + budget).status, 0) << budget;
+  EXPECT_EQ(run_program("liveset plan " + chain + " --budget 0").status, 1);
+  for (const char* budget : {"lots", "3KiBs", "-1"}) {
+    const Ran ran = run_program("liveset plan " + chain + " --budget=" + budget);
+    EXPECT_EQ(ran.status, 2) << budget;
+    EXPECT_THAT(ran.err, HasSubstr("give 80GiB, 24 GB or a number of bytes")) << budget;
+  }
+}
+
+}  // namespace
+}  // namespace liveset::test
