@@ -1,6 +1,7 @@
 """`liveset model --torch`: a step on fake tensors beside the same step, recorded. The model file is replayed here, by code of its own."""
 import argparse
 import contextlib
+import functools
 import io
 import json
 import re
@@ -11,6 +12,7 @@ import warnings
 import torch
 import torch.nn as nn
 from support import ACCEPTANCE, JOBS, LIVESET, SOURCE, DryRunTest, TorchTest
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(SOURCE / "viewer/model/torch"))
 from liveset_fake.failure import Failure  # noqa: E402
@@ -110,10 +112,9 @@ class CommandTest(TorchTest):
         for policy, mode in (("save-all", "none"), ("full", "block")):
             self.assertEqual(self.predicted(self.folder / "m.textproto", policy),
                              FACTS["modes"][mode]["peak_forward_and_backward"]["later_steps"])
-        # Checkpointed by the script itself: all but the random states, which torch makes out of everybody's sight.
-        facts = FACTS["modes"]["block"]
-        peak = Model(self.model(script, "step", "--", "block").stdout).peak()
-        self.assertEqual(facts["peak_forward_and_backward"]["later_steps"] - peak, 5056 + 8)
+        done = self.model(script, "step", "-o", self.folder / "block.textproto", "--", "block", status=3)
+        self.assertIn("the step recomputes: a model comes from a step without checkpointing", done.stderr)
+        self.assertFalse((self.folder / "block.textproto").exists())
 
     def recorded(self, name, *mode):
         run = self.record(MODELS, name, *mode, name=name)
@@ -338,6 +339,62 @@ class FunctionTest(unittest.TestCase):
                 self.assertEqual(out.getvalue(), "")
         del library
         self.assertEqual(torch.autograd.backward.__name__, "backward")  # all is as it was
+
+    def test_steps_that_recompute(self):
+        """Whoever makes a piece of forward again inside of backward: both ways of torch's, and one of a job's own."""
+        class Again(torch.autograd.Function):
+            @staticmethod
+            def forward(context, function, x):
+                context.function = function
+                context.save_for_backward(x)
+                with torch.no_grad():
+                    return function(x)
+
+            @staticmethod
+            def backward(context, gradient):
+                x = context.saved_tensors[0].detach().requires_grad_()
+                with torch.enable_grad():
+                    y = context.function(x)
+                torch.autograd.backward(y, gradient)
+                return None, x.grad
+
+        def step(region, backward=False):
+            def function():
+                first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+                loss = region(second, first(torch.ones(4, 8))).sum()
+                return loss.backward() if backward else loss
+            return function
+
+        def fails_when_run_again(_, x):
+            calls = []
+
+            def function(x):
+                calls.append(x.tanh())
+                if len(calls) > 1:
+                    raise ValueError("once only")
+                return calls[0]
+
+            return checkpoint(function, x, use_reentrant=False)
+
+        for region in (functools.partial(checkpoint, use_reentrant=False), functools.partial(checkpoint, use_reentrant=True), Again.apply,
+                       lambda _, x: checkpoint(lambda x: x.tanh() * 2, x, use_reentrant=False), fails_when_run_again):
+            for backward in (False, True):
+                with self.subTest(region, backward=backward), self.assertRaises(Failure) as caught:
+                    made(step(region, backward))
+                self.assertEqual(caught.exception.status, 3)
+                self.assertIn("the step recomputes", caught.exception.text())
+
+        def offloads(module, x):
+            with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor * 1):
+                return module(x)
+
+        def twice():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's, of the cycle that such a gradient is
+                nn.Linear(8, 8)(torch.ones(4, 8)).square().sum().backward(create_graph=True)
+
+        for function in (step(lambda module, x: module(x)), step(offloads), twice):
+            made(function).replay()
 
     def test_modules_that_only_follow_one_another(self):
         """Two models in a row are one forward: what stands between is no loss."""

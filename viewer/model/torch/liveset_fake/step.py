@@ -14,6 +14,9 @@ from liveset_fake.script import article, place_of, told
 
 RETURNS = "it gives a loss, or (module, arguments) or (module, arguments, keywords), and an optimizer behind these where there is one"
 
+CHECKPOINTS = ("the step recomputes: a model comes from a step without checkpointing",
+               "turn checkpointing off in it; liveset predict MODEL --policy full says what it would take with it")
+
 
 def apply_to_module(module, function, recurse=True):
     """nn.Module._apply for fake parameters: torch swaps them, which FakeTensorMode's weak references forbid. A parameter stays the same
@@ -93,6 +96,7 @@ class Step:
                 raise Failure(2, "the function calls backward more than once",
                               "give the step of one microbatch; `schedule { microbatches: N }` in the model file repeats it")
             self.backwards += 1
+            self.recorder.double_backward = bool(keywords.get("create_graph", arguments[2] if len(arguments) > 2 else False))
             self._walk(tensors)
             self.recorder.enter(BACKWARD)
         self.depth += 1
@@ -130,8 +134,8 @@ class Step:
                         owner.saves.append(storage)
             self.leaves = walk.leaves
             if walk.unread:
-                recorder.note(f"the script keeps what {walk.unread} nodes of autograd save in a way of its own (a checkpoint, an offload): "
-                              "the model is of that step as it is")
+                recorder.note(f"the script keeps what {walk.unread} nodes of autograd save in a way of its own (an offload): the model is of that "
+                              "step as it is")
         finally:
             recorder.paused = False
 
@@ -155,6 +159,8 @@ class Step:
             loss.backward()
         elif not self.backwards:
             raise Failure(2, "the function gave nothing and called no backward", RETURNS)
+        if self.recorder.remakes:
+            raise Failure(3, *CHECKPOINTS)
         self._state_classes()
         if loss is not None and self.optimizer is not None:
             self._optimize()
@@ -275,6 +281,8 @@ def model_of(function, options):
     except Failure:
         raise
     except (Exception, SystemExit) as error:
+        if step.recorder.remakes:  # which may be what failed
+            raise Failure(3, *CHECKPOINTS) from error
         elsewhere = {storage.device for storage in step.recorder.storages.values()} - {options.device, "cpu"}
         hint = "a step that was recorded has values: liveset run"
         if elsewhere:
