@@ -167,7 +167,7 @@ void add_check(CLI::App& app, Context& context) {
       "the largest peak of allocated bytes (of the fullest CUDA device, else of the CPU) that passes, in each trace of the run: "
       "80GiB, 24GB",
       [options](std::uint64_t bytes) { options->max_peak = bytes; });
-  command->add_option("--top", options->top, "how many findings of each check the text lists (default 20)")->option_text("N");
+  add_top_option(*command, options->top, "how many findings of each check the text lists (default 20)");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

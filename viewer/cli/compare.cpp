@@ -149,8 +149,7 @@ struct PhysicalPart {
   std::string reason;
 };
 
-Result<PhysicalPart> physical_part(const Options& options, const Predicted& predicted, const trace::TraceFile& file,
-                                   const Samples& samples) {
+Result<PhysicalPart> physical_part(const Options& options, const Predicted& predicted, const trace::TraceFile& file) {
   PhysicalPart part;
   if (options.held_only) {
     part.reason = "only what is held when backward begins was compared";
@@ -169,7 +168,6 @@ Result<PhysicalPart> physical_part(const Options& options, const Predicted& pred
     part.reason = found.error().message();
     return part;
   }
-  if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
   report::GapReport shown{std::move(*found), {}, {estimate_label(predicted.described), predicted.policy.text}};
   Result<std::string> label = label_of(file, shown.found.measured);
   if (!label) return label.take_error();
@@ -198,7 +196,9 @@ void add_physical(const PhysicalPart& part, nlohmann::ordered_json& json) {
   json["predicted"].update(predicted);
 }
 
-Status run_model(const Options& options, double max_error, const Samples& samples, Context& context) {
+Status run_model(const Options& options, double max_error, Context& context) {
+  if (!options.samples.empty())
+    return Error{ErrorKind::usage, options.model, {}, "--samples is for two traces, and this is a model, which takes no time", ""};
   const Result<Predicted> predicted = predict(options);
   if (!predicted) return predicted.error();
   const model::Prediction& prediction = predicted->prediction;
@@ -217,7 +217,7 @@ Status run_model(const Options& options, double max_error, const Samples& sample
                  "values come from liveset.h, or from the backward of a PyTorch job"};
 
   const compare::LogicalComparison comparison = compare::compare_logical(prediction.ledger, *recorded, options.held_only);
-  Result<PhysicalPart> physical = physical_part(options, *predicted, *file, samples);
+  Result<PhysicalPart> physical = physical_part(options, *predicted, *file);
   if (!physical) return physical.take_error();
   const bool peaks_compared = physical->found && physical->found->found.is_meaningful();
   // Of --held everyone knows.
@@ -261,8 +261,7 @@ Status run(const Options& options, Context& context) {
   if (!max_error) return max_error.take_error();
   Result<Samples> samples = parse_samples(options.samples);
   if (!samples) return samples.take_error();
-  return is_model_file(options.model) ? run_model(options, *max_error, *samples, context)
-                                      : run_traces(options, *max_error, *samples, context);
+  return is_model_file(options.model) ? run_model(options, *max_error, context) : run_traces(options, *max_error, *samples, context);
 }
 
 }  // namespace
@@ -295,9 +294,13 @@ void add_compare(CLI::App& app, Context& context) {
   command
       ->add_option("--range", options->range, "step:A..B, TIME..TIME or event:A..B; the ledger of a model is compared with the first step")
       ->option_text("RANGE");
-  command->add_option("--samples", options->samples, "samples a step, of both runs or of each: 8 or 8,12; then samples a second are shown")
+  command
+      ->add_option("--samples", options->samples,
+                   "of two traces: samples a step, of both runs or of each: 8 or 8,12; then samples a second are shown")
       ->option_text("N");
-  command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins");
+  command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins")
+      ->excludes("--counter")
+      ->excludes("--heap");
   command->footer(
       "The difference (measured - predicted) of the peaks is split into classes that\n"
       "sum to it: extra values (that backward needs and only the first side holds)\n"

@@ -61,7 +61,7 @@ void add_fragmentation(CLI::App& app, Context& context) {
                   [options](std::uint64_t bytes) { options->capacity = bytes; });
   command->add_flag("--falling-addresses", options->falling_addresses,
                     "the simulated device puts new segments below the others (before PyTorch 2.14 that decides between equal blocks)");
-  command->add_option("--top", options->top, "how many segments to list, and how many blocks of each")->option_text("N");
+  add_top_option(*command, options->top, "how many segments to list, and how many blocks of each");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

@@ -21,6 +21,9 @@ std::string names() {
 }
 
 Status run(const Options& options, Context& context) {
+  if (context.format == Format::csv || context.format == Format::md)
+    return Error{
+        ErrorKind::usage, "", {}, "import makes a trace and has no table of its own", "--format json says what it made; summary shows it"};
   const imports::Importer* importer =
       options.from.empty() ? imports::importer_of(beginning_of(options.file)) : imports::importer_named(options.from);
   if (!options.from.empty() && importer == nullptr)

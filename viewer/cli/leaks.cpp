@@ -65,7 +65,7 @@ void add_leaks(CLI::App& app, Context& context) {
   command->add_option("--min-delay", options->min_delay_ms, "leave out values that lived on for less milliseconds (default 0)")
       ->option_text("MS")
       ->check(CLI::Range(0.0, 1e12));
-  command->add_option("--top", options->top, "how many of each to list")->option_text("N")->check(CLI::NonNegativeNumber);
+  add_top_option(*command, options->top, "how many of each to list");
   command->add_flag("--fail", options->fail, "exit status 1 when something is listed");
   add_output_options(*command, context);
   add_strict_option(*command, context);

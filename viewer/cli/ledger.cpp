@@ -31,6 +31,7 @@ Status run(const Options& options, Context& context) {
   std::optional<std::uint64_t> address;
   if (!options.address.empty() && !(address = parse_address(options.address)))
     return Error{ErrorKind::usage, "", std::nullopt, "--at " + options.address + " is not an address", "0x7f12... or a decimal number"};
+  if (Status status = check_live_option(options.live, context); !status) return status;
   const Result<Reading> reading = open_reading(options.trace, options.range);
   if (!reading) return reading.error();
   const trace::TraceFile& file = reading->file;
@@ -52,11 +53,13 @@ void add_ledger(CLI::App& app, Context& context) {
   which->add_flag("--physical", options->physical, "which blocks the allocator holds");
   which->add_option("--at", options->address, "what lived at this address, and when")->option_text("ADDRESS");
   which->require_option(1);
-  add_live_option(*command, options->live);
+  add_live_option(*command, options->live)->needs("--logical");
   command->footer(
       "A rerun of --logical whose `original` is null made what its region had not given up: a number that the code "
       "writes (the graph keeps the first one), or what a recompute returns and no graph saves.");
-  command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")->option_text("NAME");
+  command->add_option("--heap", options->heap, "of --physical: which heap (default: the one that summary shows)")
+      ->option_text("NAME")
+      ->needs("--physical");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

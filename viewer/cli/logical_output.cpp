@@ -1,5 +1,6 @@
 #include "viewer/cli/logical_output.h"
 
+#include <filesystem>
 #include <iostream>
 
 #include "viewer/cli/traces.h"
@@ -11,10 +12,24 @@ CLI::Option* add_model_options(CLI::App& command, ModelOptions& options) {
   return command.add_option("--policy", options.policy, "save-all (default), full, segment:K, ...: see below")->option_text("POLICY");
 }
 
-void add_live_option(CLI::App& command, bool& live) {
-  command.add_flag("--live", live,
-                   "csv, md and json: list what lives at every event even where that is more than " +
-                       std::to_string(report::max_live_names) + " names in all");
+CLI::Option* add_live_option(CLI::App& command, bool& live) {
+  return command.add_flag("--live", live,
+                          "csv, md and json: list what lives at every event even where that is more than " +
+                              std::to_string(report::max_live_names) + " names in all");
+}
+
+Status check_live_option(bool live, const Context& context) {
+  if (!live || context.format != Format::table) return Done{};
+  return Error{ErrorKind::usage, "", {}, "--live is for csv, md and json", "the table lists at every event what a line has room for"};
+}
+
+Status refuse_trace(const std::string& path) {
+  const std::string hint = "a trace goes to whatif; `liveset model TRACE -o m.textproto` makes a model file of it";
+  std::error_code code;
+  if (!is_model_file(path) && open_shown(path)) return Error{ErrorKind::usage, path, {}, "is a trace, and a model file is wanted", hint};
+  if (std::filesystem::path(path).extension() == ".liveset" && !std::filesystem::exists(path, code))
+    return Error{ErrorKind::unreadable, path, {}, "no such file", hint};
+  return Done{};
 }
 
 Result<Predicted> predict(const ModelOptions& options) {

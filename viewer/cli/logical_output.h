@@ -25,8 +25,12 @@ Result<Predicted> predict(const ModelOptions& options);
 // "estimate", or nothing.
 std::string estimate_label(const model::Model& model);
 
-// Adds --live to a command that prints a logical ledger.
-void add_live_option(CLI::App& command, bool& live);
+// Of a command that takes a model file and no trace: an error that says where a trace belongs.
+Status refuse_trace(const std::string& path);
+
+// Adds --live to a command that prints a logical ledger, whose table has no room for what it lists: an error.
+CLI::Option* add_live_option(CLI::App& command, bool& live);
+Status check_live_option(bool live, const Context& context);
 
 // `live`: list the live set at every event however long that is; otherwise up to report::max_live_names names, and stderr says so. `head`:
 // the fields of the JSON form that come first; `title`: the first line of the table form.

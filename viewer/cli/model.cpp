@@ -35,10 +35,16 @@ Status run(const Options& options, Context& context) {
                  {},
                  options.trace.empty() ? "model: nothing to make a model of" : "model: a trace and --torch are both given",
                  "liveset model run.liveset -o m.textproto, or liveset model --torch train.py:step -o m.textproto"};
-  if (!options.torch.torch.empty()) return model_of_function(options.torch, context);
+  if (!options.torch.torch.empty()) {
+    if (Status status = refuse_step_options(options, "", "--torch takes a function"); !status) return status;
+    if (context.strict) return Error{ErrorKind::usage, "", {}, "--strict is for a trace, and --torch takes a function", ""};
+    return model_of_function(options.torch, context);
+  }
+  if (!context.job.empty())
+    return Error{ErrorKind::usage, options.trace, {}, "what stands behind -- is for the script of --torch, and this is a trace", ""};
   const Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.error();
-  Result<model::RecordedStep> step = recorded_step(*file, options);
+  Result<model::RecordedStep> step = recorded_step(*file, options, context);
   if (!step) return step.take_error();
   std::string text = "# Derived by liveset from step " + std::to_string(step->step) + " of a recorded run, heap " + step->heap +
                      ". Costs are nanoseconds on the host.\n" + model::model_text(step->model);
@@ -81,7 +87,9 @@ void add_model(CLI::App& app, Context& context) {
       "Counted is what tensors take. What lives inside of one operator is not seen (a library's workspace, a copy that a kernel makes, the "
       "buffers of collectives), but for CPU convolutions, losses that reduce in place and cuBLAS, which are estimated. Costs are floating "
       "point "
-      "operations where they are known, else bytes moved. torch.compile is off. Where values decide what runs (.item(), `if x.sum() > 0`) "
+      "operations where they are known, else bytes moved. torch.compile is off. A step that checkpoints is refused: the model is of the "
+      "step "
+      "without, and predict --policy says what checkpointing makes of it. Where values decide what runs (.item(), `if x.sum() > 0`) "
       "there is no "
       "fake step: record it.\n"
       "The exit status is 2 when the call is at fault, 3 when the step cannot be followed.");

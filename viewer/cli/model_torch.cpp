@@ -66,6 +66,7 @@ int run_on_stand_in(const TorchModelOptions& options, const std::vector<std::str
 }  // namespace
 
 Status model_of_function(const TorchModelOptions& options, Context& context) {
+  if (!options.gpu.empty() && !options.cuda) return refused("--gpu is for --device cuda", "--device cuda --gpu " + options.gpu);
   const std::string script = launch::find_own("model/fake_step.py");
   if (script.empty()) return refused("fake_step.py is missing beside " + launch::own_path(), "install liveset again");
   const std::string python = options.python.empty() ? users_python() : launch::find_in_path(options.python);
@@ -90,11 +91,15 @@ void add_torch_options(CLI::App& command, TorchModelOptions& options) {
   command.add_option("--torch", options.torch, "a function in a script, which is imported and not run")->option_text("SCRIPT.py:FUNCTION");
   command.add_option("-o,--output", options.output, "model file to write (default: standard output)")->option_text("OUT");
   command.add_option("--python", options.python, "a Python that has torch (default: $VIRTUAL_ENV's, else python3 in PATH)")
-      ->option_text("PATH");
+      ->option_text("PATH")
+      ->needs("--torch");
   add_choice<bool>(command, "--device", {{"cpu", false}, {"cuda", true}},
                    "where tensors without a device of their own are (default cpu); cuda: on a stand-in, as in `liveset dryrun`",
-                   [&options](bool cuda) { options.cuda = cuda; });
-  command.add_option("--gpu", options.gpu, "of --device cuda: which GPU to stand in for (default h100)")->option_text("NAME|FILE");
+                   [&options](bool cuda) { options.cuda = cuda; })
+      ->needs("--torch");
+  command.add_option("--gpu", options.gpu, "of --device cuda: which GPU to stand in for (default h100)")
+      ->option_text("NAME|FILE")
+      ->needs("--torch");
 }
 
 }  // namespace liveset::cli

@@ -2,7 +2,6 @@
 #include "viewer/report/peak.h"
 
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,17 +17,6 @@ struct Options : ReadOptions, report::PeakOptions {
   std::string rules_file;
   bool by_given = false;
 };
-
-// A whole number, or the error that says what is wrong with the option's.
-std::uint64_t parse_number(const std::string& option, const std::string& text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::result_out_of_range || number == ledger::no_event)
-    throw CLI::ValidationError(option, "'" + text + "' is too large");
-  if (error != std::errc() || end != text.data() + text.size())
-    throw CLI::ValidationError(option, "'" + text + "' is not a whole number of 0 or more");
-  return number;
-}
 
 bool no_ops(const report::PeakReport& report) { return report.by == report::GroupBy::op && !report.has_ops && !report.is_empty; }
 
@@ -76,11 +64,11 @@ void add_peak(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("peak", "the live set at the peak or at any event");
   const auto options = std::make_shared<Options>();
   add_read_options(*command, *options);
-  const auto number = [command](const std::string& name, auto& target, const std::string& help) {
-    return command->add_option_function<std::string>(
-        name, [name, &target](const std::string& text) { target = parse_number(name, text); }, help);
-  };
-  number("--at", options->at, "what lives after this event, instead of the peak")->option_text("EVENT");
+  command
+      ->add_option_function<std::string>(
+          "--at", [options](const std::string& text) { options->at = parse_number("--at", text); },
+          "what lives after this event, instead of the peak")
+      ->option_text("EVENT");
   add_choice<GroupBy>(*command, "--by",
                       {{"class", GroupBy::memory_class},
                        {"module", GroupBy::module},
@@ -98,7 +86,7 @@ void add_peak(CLI::App& app, Context& context) {
                       });
   command->add_option("--rules", options->rules_file, "your own categories, as JSON: the first rule that fits a block names its category")
       ->option_text("FILE");
-  number("--top", options->top, "how many of the largest blocks to list")->option_text("N");
+  add_top_option(*command, options->top, "how many of the largest blocks to list");
   add_peak_options(*command, options->heap, options->counter);
   add_output_options(*command, context);
   add_strict_option(*command, context);

@@ -29,11 +29,10 @@ struct Subject {
   model::Model model;
   std::optional<trace::TraceFile> trace;
 };
-Result<Subject> subject_of(const Options& options) {
+Result<Subject> subject_of(const Options& options, const Context& context) {
   Subject subject;
   if (is_model_file(options.model)) {
-    if (options.step || !options.heap.empty() || !options.unit.empty())
-      return Error{ErrorKind::usage, options.model, {}, "--step, --heap and --unit are for a trace, and this is a model file", ""};
+    if (Status status = refuse_step_options(options, options.model, "this is a model file"); !status) return status.take_error();
     Result<model::Model> model = model::read_model(options.model);
     if (!model) return model.take_error();
     subject.model = std::move(*model);
@@ -41,7 +40,7 @@ Result<Subject> subject_of(const Options& options) {
   }
   Result<trace::TraceFile> file = open_shown(options.model);
   if (!file) return file.take_error();
-  Result<model::RecordedStep> step = recorded_step(*file, options);
+  Result<model::RecordedStep> step = recorded_step(*file, options, context);
   if (!step) return step.take_error();
   subject.model = std::move(step->model);
   subject.trace = std::move(*file);
@@ -57,7 +56,7 @@ Status run(const Options& options, Context& context) {
     if (!policy) return policy.take_error();
     wanted.given.push_back(std::move(*policy));
   }
-  const Result<Subject> subject = subject_of(options);
+  const Result<Subject> subject = subject_of(options, context);
   if (!subject) return subject.error();
   ProgressBar bar("planning " + options.model);
   wanted.budget = *budget;

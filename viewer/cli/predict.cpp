@@ -56,6 +56,8 @@ Status check_expected(const Options& options, Context& context) {
 }
 
 Status run(const Options& options, Context& context) {
+  if (Status status = check_live_option(options.live, context); !status) return status;
+  if (Status status = refuse_trace(options.model); !status) return status;
   if (options.expect) return check_expected(options, context);
   const Result<Predicted> predicted = predict(options);
   if (!predicted) return predicted.error();
@@ -91,6 +93,8 @@ void add_predict(CLI::App& app, Context& context) {
       "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step\n"
       "on the device, statics included; a peak that is called an estimate lies inside of a region of a\n"
       "recorded step. Costs are in the model's unit; copies to the host and back are in none.\n"
+      "JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index` are the ledger's, `event` and\n"
+      "`memory_event` inside of `memory` are rows of --curve. `forward_cost` has the re-runs in it, `extra_cost` is the re-runs.\n"
       "  liveset predict m.textproto --policy full --curve --format csv     the memory of the step, event by event\n"
       "  liveset predict m.textproto --expect                               exit status 1 where one is off\n"
       "Policies: " +
@@ -102,7 +106,7 @@ void add_predict(CLI::App& app, Context& context) {
   command->add_flag("--expect", options->expect, "check what the file itself expects: expect { policy counter value tolerance }")
       ->excludes(policy)
       ->excludes(curve);
-  add_live_option(*command, options->live);
+  add_live_option(*command, options->live)->excludes("--curve")->excludes("--expect");
   add_output_options(*command, context);
   on_parse(*command, options, context, run);
 }

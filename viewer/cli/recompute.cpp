@@ -64,7 +64,7 @@ void add_recompute(CLI::App& app, Context& context) {
           "only this step: the same as --range step:N")
       ->option_text("N")
       ->excludes("--range");
-  command->add_option("--top", options->top, "how many regions, steps and values to list")->option_text("N")->check(CLI::NonNegativeNumber);
+  add_top_option(*command, options->top, "how many regions, steps and values to list");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

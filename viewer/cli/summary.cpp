@@ -52,6 +52,7 @@ Result<report::GapReport> prediction_of(const SummaryOptions& options, const tra
 Status show_summary(const SummaryOptions& options, Context& context) {
   Result<ledger::RangeSpec> spec = ledger::parse_range(options.range);  // before the file: a typo costs no waiting
   if (!spec) return spec.take_error();
+  if (Status status = options.model.empty() ? Status(Done{}) : refuse_trace(options.model); !status) return status;
   Result<std::vector<trace::TraceFile>> files = open_run(options.trace);
   if (!files) return files.take_error();
   const trace::TraceFile& file = files->front();
@@ -94,7 +95,9 @@ void add_summary(CLI::App& app, Context& context) {
   command
       ->add_option("--model", options->model, "model file: its prediction is shown beside the measured peak; compare splits the difference")
       ->option_text("MODEL");
-  command->add_option("--policy", options->policy, "of the model: save-all (default), full, segment:K, ...")->option_text("POLICY");
+  command->add_option("--policy", options->policy, "of the model: save-all (default), full, segment:K, ...")
+      ->option_text("POLICY")
+      ->needs("--model");
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, show_summary);

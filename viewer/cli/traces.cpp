@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -175,6 +176,23 @@ void ProgressBar::show(std::size_t done, std::size_t all) {
   const int filled = width * percent / 100;
   std::cerr << "\r" << report::printable(what_, {}) << " [" << std::string(static_cast<std::size_t>(filled), '#')
             << std::string(static_cast<std::size_t>(width - filled), '.') << "] " << percent << "%" << std::flush;
+}
+
+std::uint64_t parse_number(const std::string& option, const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::result_out_of_range || number == ledger::no_event)
+    throw CLI::ValidationError(option, "'" + text + "' is too large");
+  if (error != std::errc() || end != text.data() + text.size())
+    throw CLI::ValidationError(option, "'" + text + "' is not a whole number of 0 or more");
+  return number;
+}
+
+void add_top_option(CLI::App& command, std::size_t& top, const std::string& help) {
+  command
+      .add_option_function<std::string>(
+          "--top", [&top](const std::string& text) { top = parse_number("--top", text); }, help)
+      ->option_text("N");
 }
 
 void add_read_options(CLI::App& command, ReadOptions& options) {

@@ -65,6 +65,11 @@ class ProgressBar {
   bool terminal_;
 };
 
+// What an option says that takes a whole number from 0 on; throws CLI::ValidationError for what is none.
+std::uint64_t parse_number(const std::string& option, const std::string& text);
+// Adds --top, which outlives the command's run.
+void add_top_option(CLI::App& command, std::size_t& top, const std::string& help);
+
 // Adds TRACE and --range to a command.
 struct ReadOptions {
   std::string trace, range;

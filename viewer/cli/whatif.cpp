@@ -13,10 +13,14 @@ namespace {
 struct Options : StepOptions {
   std::string trace, settings;
   std::vector<std::string> policies;
-  model::CounterKind counter = model::CounterKind::requested;
+  std::optional<model::CounterKind> counter;
 };
 
 Status run(const Options& options, Context& context) {
+  const model::CounterKind counter = options.counter.value_or(model::CounterKind::requested);
+  if (options.counter && context.format != Format::json)
+    return Error{
+        ErrorKind::usage, "", {}, "--counter chooses the peak that JSON puts first", "give --format json; the table has each counter"};
   std::vector<model::Policy> policies;
   for (const std::string& text : options.policies) {
     Result<model::Policy> policy = model::parse_policy(text);
@@ -25,24 +29,31 @@ Status run(const Options& options, Context& context) {
   }
   const Result<trace::TraceFile> file = open_shown(options.trace);
   if (!file) return file.error();
-  Result<model::RecordedStep> step = recorded_step(*file, options);
+  Result<model::RecordedStep> step = recorded_step(*file, options, context);
   if (!step) return step.take_error();
   report::WhatIfReport report;
   report.trace = file->path();
   report.step = std::move(*step);
-  report.counter = options.counter;
-  if (!options.settings.empty()) report.step.model.physical.allocator_settings = options.settings;
+  report.counter = counter;
+  model::Physical& physical = report.step.model.physical;
+  if (!options.settings.empty() && !physical.caching_allocator)
+    return Error{ErrorKind::usage,
+                 file->path(),
+                 {},
+                 "--alloc-conf is for the heap of a caching allocator, and heap " + report.step.heap + " has none",
+                 "fragmentation --alloc-conf simulates one for any heap"};
+  if (!options.settings.empty()) physical.allocator_settings = options.settings;
   if (policies.empty()) policies = model::usual_policies(report.step.model);
   for (const model::Policy& policy : policies) {
     Result<model::Outcome> outcome = model::outcome(report.step.model, policy);
     if (!outcome) return outcome.take_error();
     report.outcomes.push_back(std::move(*outcome));
   }
-  if (model::counter_peak(report.outcomes.front().counters, options.counter) == nullptr)
+  if (model::counter_peak(report.outcomes.front().counters, counter) == nullptr)
     return Error{ErrorKind::usage,
                  file->path(),
                  {},
-                 "heap " + report.step.heap + " has no " + std::string(model::counter_name(options.counter)) + " bytes",
+                 "heap " + report.step.heap + " has no " + std::string(model::counter_name(counter)) + " bytes",
                  "its blocks come from no caching allocator; give --counter requested"};
   if (context.format == Format::json)
     print_json(report::whatif_json(report));
@@ -64,6 +75,8 @@ void add_whatif(CLI::App& app, Context& context) {
       "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching "
       "allocator, through all that the job did before, its earlier steps under the policy.\n"
       "Extra time is what the layers that run again took in the recorded forward; of offload, copies to the host and back are not in it.\n"
+      "In JSON `event` and `memory_event` are rows of the predicted curve (`liveset model TRACE`, then predict --curve), no events of the "
+      "trace; `forward_time_ns` is one forward without what runs again.\n"
       "Policies: " +
       std::string(model::policy_forms()) + "\n");
   const auto options = std::make_shared<Options>();
@@ -76,14 +89,15 @@ void add_whatif(CLI::App& app, Context& context) {
   add_step_options(*command, *options);
   command
       ->add_option("--alloc-conf", options->settings,
-                   "PYTORCH_CUDA_ALLOC_CONF of the simulated allocator (default: expandable segments where the trace has them)")
+                   "of a CUDA heap: PYTORCH_CUDA_ALLOC_CONF of the simulated allocator (default: expandable segments where the trace has "
+                   "them)")
       ->option_text("TEXT");
   add_choice<model::CounterKind>(*command, "--counter",
                                  {{"requested", model::CounterKind::requested},
                                   {"allocated", model::CounterKind::allocated},
                                   {"active", model::CounterKind::active},
                                   {"reserved", model::CounterKind::reserved}},
-                                 "which peak JSON puts first (default requested)",
+                                 "of --format json: which peak stands first (default requested)",
                                  [options](model::CounterKind kind) { options->counter = kind; });
   add_output_options(*command, context);
   add_strict_option(*command, context);

@@ -116,7 +116,7 @@ struct Expectation {
   std::string policy, counter;
   std::uint64_t value = 0;
   double tolerance = 0;
-  std::string policy_place, counter_place;  // in the file, for messages: "line 4: expect[1].policy"
+  std::string policy_place, counter_place;  // in the file, for messages: "line 4: expect[1]", "line 4: expect[1].counter"
 };
 
 // What a part of a predicted peak is made of, where a formula says it.

@@ -222,13 +222,13 @@ class Reader {
       Expectation expectation;
       expectation.policy = stated.policy().empty() ? "save-all" : stated.policy();
       if (const Result<Policy> policy = parse_policy(expectation.policy); !policy)
-        errors_.fail_at(place, "policy", -1, policy.error().what);
+        errors_.fail(place.line("policy", -1) + place.path + ": " + policy.error().what);
       constexpr std::array counters{"peak_ids", "peak_bytes", "requested", "allocated", "active", "reserved", "forward_cost"};
       expectation.counter = stated.counter();
       if (std::find(counters.begin(), counters.end(), stated.counter()) == counters.end())
         errors_.fail_at(place, "counter", -1,
                         "'" + stated.counter() + "' is none of peak_ids, peak_bytes, requested, allocated, active, reserved, forward_cost");
-      expectation.policy_place = place.line(stated.policy().empty() ? "counter" : "policy", -1) + place.path + ".policy";
+      expectation.policy_place = place.line(stated.policy().empty() ? "counter" : "policy", -1) + place.path;
       expectation.counter_place = place.line("counter", -1) + place.path + ".counter";
       errors_.number(place, "value", -1, stated.value(), 0, expectation.value);
       expectation.tolerance = stated.tolerance();

@@ -9,6 +9,7 @@
 #include "viewer/ledger/quantity.h"
 #include "viewer/model/module_tree.h"
 #include "viewer/model/name_pattern.h"
+#include "viewer/model/name_ranges.h"
 
 namespace liveset::model {
 namespace {
@@ -100,7 +101,10 @@ std::string read_argument(Argument argument, std::string_view text, Policy& poli
       policy.moves.push_back(*move);
     } else if (argument == Argument::names) {
       if (entry.empty()) return ": name " + std::to_string(policy.names.size() + 1) + " is empty";
-      policy.names.emplace_back(entry);
+      if (policy.kind != Kind::regions)
+        policy.names.emplace_back(entry);
+      else if (!add_names(entry, max_layers, policy.names))
+        return ": more than " + std::to_string(max_layers) + " names";
     } else {
       std::uint64_t length = 0;
       if (const std::string wrong = read_count(entry, 1, length); !wrong.empty())
@@ -372,6 +376,14 @@ Result<Policy> parse_policy(std::string_view text) {
   if (const std::string wrong = read_argument(form->argument, rest, policy); !wrong.empty())
     return bad_policy("policy '" + policy.text + "'" + (wrong.front() == ':' ? wrong : ": " + std::string(argument_name(*form)) + wrong));
   return policy;
+}
+
+std::string in_ranges(const std::string& text) {
+  const Result<Policy> policy = parse_policy(text);
+  if (!policy || policy->kind != Kind::regions) return text;
+  std::string out = "regions:";
+  for (const std::string& name : with_ranges(policy->names)) out += (out.back() == ':' ? "" : ",") + name;
+  return out;
 }
 
 Result<Regions> regions_of(const Model& model, const Policy& policy) { return RegionWriter(model, policy).write(); }

@@ -9,7 +9,7 @@
 //   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
 //   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
 //   regions:A,B,...     these layers or modules of the tree, by name; a name may be a pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h
-//                       says what comes first). None may lie inside of another
+//                       says what comes first), or have a range of numbers ("GPT.bs.0..5"). None may lie inside of another
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
 //   offload:BYTES[,N]   values of at least BYTES go to the host when forward has read them last, and come back before their backward; N of
 //                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)
@@ -61,6 +61,8 @@ struct Policy {
 
 // Sizes and costs may carry a unit (ledger/quantity.h): "10MB" (10^6), "1.5GiB", "5ms".
 Result<Policy> parse_policy(std::string_view text);
+// The same policy in fewer words, for people: regions by ranges of numbers.
+std::string in_ranges(const std::string& text);
 // The texts of all policies, for help and error messages.
 std::string_view policy_forms();
 

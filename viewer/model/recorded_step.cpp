@@ -39,6 +39,15 @@ Error cannot(const trace::TraceFile& file, std::string what, std::string hint) {
   return {ErrorKind::unreadable, file.path(), {}, std::move(what), std::move(hint)};
 }
 
+// What a step needs and the trace lacks: of a trace that was read only in part, that is the likely reason.
+Error lacks(const trace::TraceFile& file, std::string what, std::string hint) {
+  const trace::Health& health = file.health();
+  if (!health.truncated && health.damaged_packets == 0) return cannot(file, std::move(what), std::move(hint));
+  return cannot(
+      file, (health.truncated ? "is truncated" : "is damaged") + (health.note.empty() ? "" : ", " + health.note) + ": what is left " + what,
+      "copy the file again if another one is whole, or record the job again");
+}
+
 // An op as the events tell it.
 struct Draft {
   Phase phase = Phase::other;
@@ -524,7 +533,7 @@ class StepReader {
 Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger,
                                         const std::optional<std::int64_t>& wanted) {
   if (ledger.steps.empty())
-    return cannot(file, "has no steps, so no step can be taken from it", "a model comes from a recorded training step");
+    return lacks(file, "has no steps, so no step can be taken from it", "a model comes from a recorded training step");
   const auto has_backward = [&](const ledger::Step& step) {
     return std::any_of(ledger.backwards.begin(), ledger.backwards.end(),
                        [&](const ledger::Backward& each) { return each.event >= step.first_event && each.event < step.end_event; });
@@ -545,7 +554,11 @@ Result<const ledger::Step*> choose_step(const trace::TraceFile& file, const ledg
     if ((index + 1 < steps.size() || steps.size() == 1) && has_backward(steps[index])) return &steps[index];
   for (std::size_t index = steps.size(); index-- > 0;)
     if (has_backward(steps[index])) return &steps[index];
-  return cannot(file, "has no step with a backward, so there are no activations to model", "record training, not inference");
+  if (file.dictionary().values.size() > 1)
+    return lacks(
+        file, "tells of values by liveset.h, and of no autograd graph that was walked: there is no step to model",
+        "whatif, plan and model take steps of PyTorch jobs; ledger --logical shows this trace, compare sets a model file beside it");
+  return lacks(file, "has no step with a backward, so there are no activations to model", "record training, not inference");
 }
 
 bool recomputes(const ledger::Step& step) { return step.phases[static_cast<std::size_t>(Phase::recompute)].peak_bytes >= 0; }
@@ -565,7 +578,7 @@ Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedS
   }
   Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
   if (!ledger) return ledger.take_error();
-  if (ledger->shown_heap == 0) return cannot(file, "has no blocks", "a model comes from a recorded training step");
+  if (ledger->shown_heap == 0) return lacks(file, "has no blocks", "a model comes from a recorded training step");
   Result<const ledger::Step*> step = choose_step(file, *ledger, options.step);
   if (!step) return step.take_error();
   if (recomputes(**step))

@@ -27,19 +27,22 @@ const CounterPeak* counter_peak(const PredictedCounters& counters, CounterKind k
 
 namespace {
 
-std::vector<LiveTensor> largest_live(const Model& model, const Prediction& prediction) {
+void add_largest_live(const Model& model, const Prediction& prediction, Outcome& out) {
   const MemoryCurve& memory = prediction.memory;
   std::vector<const PredictedBlock*> blocks;
   if (memory.peak_event != never)
     for (const PredictedBlock& block : memory.blocks)
       if (block.made <= memory.peak_event && block.freed > memory.peak_event) blocks.push_back(&block);
   std::stable_sort(blocks.begin(), blocks.end(), [](const PredictedBlock* a, const PredictedBlock* b) { return a->bytes > b->bytes; });
-  if (blocks.size() > Outcome::max_live) blocks.resize(Outcome::max_live);
-  std::vector<LiveTensor> live;
-  for (const PredictedBlock* const block : blocks)
-    live.push_back(
-        {ledger::incarnation_name(prediction.tensor_name(model, block->tensor), block->incarnation), block->memory_class, block->bytes});
-  return live;
+  for (const PredictedBlock* const block : blocks) {
+    if (out.live.size() < Outcome::max_live) {
+      out.live.push_back(
+          {ledger::incarnation_name(prediction.tensor_name(model, block->tensor), block->incarnation), block->memory_class, block->bytes});
+    } else {
+      ++out.live_left_out;
+      out.bytes_left_out += block->bytes;
+    }
+  }
 }
 
 // "layer.3/softmax output" and "layer.4/softmax output#2" are the same part.
@@ -104,7 +107,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   out.peak_ids = prediction.ledger.peak_ids;
   out.class_bytes = class_bytes_after(prediction.memory, prediction.memory.peak_event);
   out.parts = parts_at_peak(model, prediction);
-  out.live = largest_live(model, prediction);
+  add_largest_live(model, prediction, out);
   return out;
 }
 

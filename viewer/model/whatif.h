@@ -33,13 +33,16 @@ struct Outcome {
   bool phase_is_estimate[trace::phase_count] = {};
   std::uint64_t static_bytes = 0;
   std::uint64_t phase_peak[trace::phase_count] = {};        // requested
-  std::uint64_t forward_cost = 0, extra_cost = 0;           // in the model's unit: nanoseconds of a recorded step
+  std::uint64_t forward_cost = 0, extra_cost = 0;           // in the model's unit: nanoseconds of a recorded step; re-runs are in both
   std::uint64_t offloaded_bytes = 0, prefetched_bytes = 0;  // copied to the host, and back; in no cost
   std::uint64_t peak_ids = 0;
   ledger::ClassBytes class_bytes{};  // live at the peak of requested
   std::vector<PeakPart> parts;       // at the same moment: they sum to the peak; the largest first
   bool copies() const { return offloaded_bytes + prefetched_bytes != 0; }
-  std::vector<LiveTensor> live;  // then: the largest that the step made
+  // One forward of the step, without what runs again.
+  std::uint64_t single_forward_cost() const { return forward_cost - extra_cost; }
+  std::vector<LiveTensor> live;                         // then: the largest that the step made
+  std::uint64_t live_left_out = 0, bytes_left_out = 0;  // what of them is beyond max_live
 };
 
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});

@@ -40,11 +40,13 @@ json held_json(const std::vector<HeldValue>& values) {
   return list;
 }
 
-std::string event_text(const LogicalLedger& ledger, std::uint64_t index) {
+// `width`: the value's name is shortened for a text of so many columns.
+std::string event_text(const LogicalLedger& ledger, std::uint64_t index, std::size_t width = std::string::npos) {
   if (index == absent) return "-";
   const LogicalEvent& event = ledger.events[index];
   std::string text = std::to_string(index) + " " + std::string(trace::phase_name(event.phase)) + " " +
-                     std::string(ledger::logical_kind_name(event.kind)) + " " + ledger.values[event.value].name;
+                     std::string(ledger::logical_kind_name(event.kind)) + " ";
+  text += short_name(ledger.values[event.value].name, width - std::min(width, text.size()));
   const auto reads = ledger.reads_of(event);
   for (std::size_t i = 0; i < reads.size(); ++i) text += (i == 0 ? " <" : " ") + ledger.values[reads[i]].name;
   return text;
@@ -138,8 +140,8 @@ void write_rows(std::ostream& out, const LogicalLedger& predicted, const Logical
     if (same && !all) continue;
     if (written++ == rows_shown) break;
     const LogicalEvent& event = row.recorded != absent ? recorded.events[row.recorded] : predicted.events[row.predicted];
-    out << padded(event_text(predicted, row.predicted), width) << (same ? ' ' : '!') << padded(event_text(recorded, row.recorded), width)
-        << ' '
+    out << padded(event_text(predicted, row.predicted, width), width) << (same ? ' ' : '!')
+        << padded(event_text(recorded, row.recorded, width), width) << ' '
         << (row.same_event() && !row.same_live ? live_difference(predicted.events[row.predicted], event, style.exact_bytes)
                                                : std::to_string(event.live_ids))
         << '\n';

@@ -93,6 +93,12 @@ std::string fixed(double number, const char* form) {
   return text;
 }
 
+// "+12.50%"; what rounds to nothing has no sign.
+std::string percent_change(double percent, const char* form) {
+  const std::string text = fixed(percent, form);
+  return text.find_first_of("123456789") == std::string::npos ? text.substr(1) : text;
+}
+
 // "step 1, backward, GeluBackward0 #4, GPT.bs.0"
 std::string place_text(const ledger::Place& place) {
   std::string text = place.step ? "step " + std::to_string(*place.step) + ", " : "";
@@ -163,7 +169,7 @@ Cell bytes_or_nothing(std::uint64_t bytes) { return bytes == 0 ? Cell::words("-"
 
 // What lives on both sides, at the peak of the one and of the other.
 Table composition_table(const PeakComparison& found, TableFormat format, const Style& style) {
-  Table table({{"measured", true}, {"predicted", true}, {"then measured", true}, {"predicted", true}, {"holds"}}, format, style);
+  Table table({{"measured", true}, {"predicted", true}, {"measured", true}, {"predicted", true}, {"holds"}}, format, style);
   const auto of = [](const std::optional<Moment>& moment, std::size_t i) { return moment ? moment->classes[i] : 0; };
   for (std::size_t i = 1; i < trace::class_count; ++i) {
     const std::uint64_t own = found.measured.peak.classes[i], other = of(found.predicted.at_other, i);
@@ -175,19 +181,25 @@ Table composition_table(const PeakComparison& found, TableFormat format, const S
   return table;
 }
 
-std::string found_text(const Side& side, const char* whose) {
-  if (!side.at_other) return std::string(whose) + ": not found";
+// Which moment of a side stands for the other one's peak.
+std::string moment_text(const Side& side) {
+  if (!side.at_other) return "no moment of it was found";
   switch (side.at_other->found_by) {
-    case ledger::FoundBy::node: return std::string(whose) + ": by the node of backward";
-    case ledger::FoundBy::module: return std::string(whose) + ": by the module, its highest moment";
-    case ledger::FoundBy::phase: return std::string(whose) + ": by the phase alone, its highest moment";
-    default: return std::string(whose) + ": by the step alone, its highest moment";
+    case ledger::FoundBy::node: return "when its backward runs the same autograd node";
+    case ledger::FoundBy::module: return "its fullest moment in the same module";
+    case ledger::FoundBy::phase: return "its fullest moment in the same phase";
+    default: return "its fullest moment in the step";
   }
+}
+
+std::string composition_title(const PeakComparison& found) {
+  return "What lives at the measured peak (columns 1 and 2; of the prediction: " + moment_text(found.predicted) +
+         "), and at the predicted peak (columns 3 and 4; of the measurement: " + moment_text(found.measured) + ")";
 }
 
 std::string percent_of(std::int64_t difference, std::uint64_t whole) {
   if (whole == 0) return "-";
-  return fixed(100.0 * static_cast<double>(difference) / static_cast<double>(whole), "%+.2f%%");
+  return percent_change(100.0 * static_cast<double>(difference) / static_cast<double>(whole), "%+.2f%%");
 }
 
 Table steps_table(const PeakComparison& found, TableFormat format, const Style& style) {
@@ -209,11 +221,12 @@ std::string pace_text(const PeakComparison& found, const Style& style) {
   if (!a || !b || a->median_ns == 0 || b->median_ns == 0) return "";
   const double ratio = static_cast<double>(a->median_ns) / static_cast<double>(b->median_ns);
   std::string text = "TIME        " + format_time(a->median_ns) + " a step measured, " + format_time(b->median_ns) + " predicted (" +
-                     fixed((ratio - 1) * 100, "%+.1f%%") + "); median of " + format_count(a->steps) + " and " + counted(b->steps, "step");
+                     percent_change((ratio - 1) * 100, "%+.1f%%") + "); median of " + format_count(a->steps) + " and " +
+                     counted(b->steps, "step");
   if (a->only_the_first || b->only_the_first) text += "; a first step warms up";
   if (const auto left = a->samples_per_second(), right = b->samples_per_second(); left && right)
     text += "; " + fixed(*left, "%.4g") + " and " + fixed(*right, "%.4g") + " samples a second (" +
-            fixed((*left / *right - 1) * 100, "%+.1f%%") + ")";
+            percent_change((*left / *right - 1) * 100, "%+.1f%%") + ")";
   return wrapped(text, style, 12) + "\n";
 }
 
@@ -324,11 +337,7 @@ std::string gap_text(const GapReport& report, const Style& style) {
   const bool has_gap = !shown_classes(found.gap).empty();
   if (has_gap) text += "\n" + gap_table(found.gap, TableFormat::text, style).render();
   text += "\n" + values_text(found.gap, style) + pace_text(found, style);
-  text += "\nWhat lives at the measured peak, and at the predicted one\n" + composition_table(found, TableFormat::text, style).render();
-  text += "  " +
-          wrapped(found_text(found.predicted, "the first moment, predicted") + "; " + found_text(found.measured, "the second, measured"),
-                  style, 2) +
-          "\n";
+  text += "\n" + wrapped(composition_title(found), style, 0) + "\n" + composition_table(found, TableFormat::text, style).render();
   if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::text, style).render();
   for (const std::string& warning : warnings_of(found)) text += "\nWARNING  " + wrapped(warning, style, 9);
   return text.back() == '\n' ? text : text + "\n";
@@ -364,7 +373,7 @@ std::string gap_markdown(const GapReport& report, const Style& style) {
                      printable(peak_text(found.predicted, report.predicted, style), style) + " predicted\n\n";
   if (const std::string notes = notes_markdown(found); !notes.empty()) text += notes + "\n";
   if (found.is_meaningful()) text += gap_table(found.gap, TableFormat::md, style).render() + "\n";
-  text += composition_table(found, TableFormat::md, style).render();
+  text += composition_title(found) + "\n\n" + composition_table(found, TableFormat::md, style).render();
   if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
   const std::vector<std::string> warnings = warnings_of(found);
   if (!warnings.empty()) text += "\n";
@@ -386,7 +395,14 @@ std::string prediction_markdown(const GapReport& report, const Style& style) {
 std::string gap_csv(const GapReport& report) {
   const Gap& gap = report.found.gap;
   Table table({{"class"}, {"name"}, {"bytes", true}, {"measured", true}, {"predicted", true}, {"blocks", true}}, TableFormat::csv, {});
-  if (!report.found.is_meaningful()) return table.render();
+  if (!report.found.is_meaningful()) {
+    const auto peak = [](const Side& side) { return Cell::words(side.peak.bytes ? std::to_string(*side.peak.bytes) : ""); };
+    table.row({Cell::words("peak"), Cell::words(report.found.measured.counter), Cell::words(""), peak(report.found.measured),
+               peak(report.found.predicted), Cell::words("")});
+    table.row({Cell::words("verdict"), Cell::words(verdict_text(report.found)), Cell::words(""), Cell::words(""), Cell::words(""),
+               Cell::words("")});
+    return table.render();
+  }
   for (std::size_t i = 0; i < gap_classes; ++i) {
     const GapPart& part = gap.parts[i];
     const std::string_view name = compare::gap_class_name(static_cast<GapClass>(i));

@@ -83,43 +83,58 @@ json group_peaks(const LogicalLedger& ledger) {
   return groups;
 }
 
-constexpr std::size_t reads_limit = 12, value_limit = 40;
+constexpr std::size_t reads_width = 12, least_value = 24;
 
-// A PyTorch graph names no reads and no layers: for people those columns are left out, the other forms keep theirs.
-bool shows_reads(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || !ledger.reads.empty(); }
-bool shows_layers(const LogicalLedger& ledger, TableFormat format) { return format != TableFormat::text || ledger.counts_layers(); }
+// Columns of the ledger's table, and their widths, which are fixed before the first row, so that a long ledger is printed as it is walked.
+struct Layout {
+  bool text = false;
+  bool reads = true, layers = true, live = true;  // have a column
+  std::size_t value_width = 0, live_width = ~std::size_t{0};
+  std::vector<Column> columns;
+};
 
-// Widths are fixed before the first row, so that a long ledger is printed as it is walked.
-std::vector<Column> columns_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
-  if (format != TableFormat::text) {
-    std::vector<Column> all{{"event", true}, {"phase"},       {"kind"},         {"value"}, {"reads"},
-                            {"ids", true},   {"bytes", true}, {"layers", true}, {"live"}};
-    if (ledger.moves) all.push_back({"away", true});
-    return all;
-  }
-  std::size_t value = 5;
-  for (const ledger::LogicalValue& named : ledger.values) value = std::max(value, std::min(named.name.size(), value_limit));
-  for (const ledger::LogicalRegion& region : ledger.regions) value = std::max(value, std::min(region.name.size(), value_limit));
-  const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
-  std::vector<Column> columns{{"event", true, width(ledger.events.size(), 5)},
-                              {"phase", false, 9},
-                              {"kind", false, ledger.moves ? 8U : 7U},
-                              {"value", false, value}};
-  if (shows_reads(ledger, format)) columns.push_back({"reads", false, reads_limit});
-  columns.push_back({"ids", true, width(ledger.peak_ids, 4)});
-  const std::size_t bytes = style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U;
-  columns.push_back({"bytes", true, bytes});
-  if (ledger.moves) columns.push_back({"away", true, bytes});
-  if (shows_layers(ledger, format)) columns.push_back({"layers", true, width(ledger.forward_layers, 6)});
-  columns.push_back({"live", false, 8});
-  return columns;
+std::size_t line_width(const std::vector<Column>& columns) {
+  std::size_t width = 0;
+  for (const Column& column : columns) width += column.width + 2;
+  return width;
 }
 
-// Columns that the last one may take.
-std::size_t rest_of_line(const std::vector<Column>& columns, const Style& style) {
-  std::size_t used = 2;
-  for (std::size_t i = 0; i + 1 < columns.size(); ++i) used += columns[i].width + 2;
-  return style.columns > used + 8 ? style.columns - used : 8;
+// For people: a graph of PyTorch names no reads and no layers, and lists of its long names would be cut to "+5". They have no column, and
+// the value's name has the room.
+Layout layout_for_people(const LogicalLedger& ledger, const Style& style) {
+  std::size_t longest = 5;
+  for (const ledger::LogicalValue& named : ledger.values) longest = std::max(longest, named.name.size());
+  const std::size_t longest_value = longest;
+  for (const ledger::LogicalRegion& region : ledger.regions) longest = std::max(longest, region.name.size());
+  Layout layout;
+  layout.text = true;
+  layout.reads = !ledger.reads.empty() && longest_value <= reads_width;
+  layout.layers = ledger.counts_layers();
+  const auto width = [](std::uint64_t number, std::size_t least) { return std::max(format_count(number).size(), least); };
+  layout.columns = {
+      {"event", true, width(ledger.events.size(), 5)}, {"phase", false, 9}, {"kind", false, ledger.moves ? 8U : 7U}, {"value", false, 0}};
+  if (layout.reads) layout.columns.push_back({"reads", false, reads_width});
+  layout.columns.push_back({"ids", true, width(ledger.peak_ids, 4)});
+  const std::size_t bytes = style.exact_bytes ? width(ledger.peak_bytes, 5) : ledger.peak_bytes < 1024 ? 6U : 11U;
+  layout.columns.push_back({"bytes", true, bytes});
+  if (ledger.moves) layout.columns.push_back({"away", true, bytes});
+  if (layout.layers) layout.columns.push_back({"layers", true, width(ledger.forward_layers, 6)});
+  const std::size_t others = line_width(layout.columns);
+  const std::size_t room = style.columns > others + least_value ? style.columns - others : least_value;
+  const std::size_t one_name = longest_value + 6;  // and how many more there are
+  layout.live = longest + one_name + 2 <= room;
+  layout.value_width = layout.columns[3].width = std::min(longest, room);
+  layout.live_width = room - layout.value_width - (layout.live ? 2 : 0);
+  if (layout.live) layout.columns.push_back({"live", false, std::min<std::size_t>(8, layout.live_width)});
+  return layout;
+}
+
+Layout layout_of(const LogicalLedger& ledger, TableFormat format, const Style& style) {
+  if (format == TableFormat::text) return layout_for_people(ledger, style);
+  Layout layout;
+  layout.columns = {{"event", true}, {"phase"}, {"kind"}, {"value"}, {"reads"}, {"ids", true}, {"bytes", true}, {"layers", true}, {"live"}};
+  if (ledger.moves) layout.columns.push_back({"away", true});
+  return layout;
 }
 
 // Cut where it would be longer than `limit`, and says how many more there are.
@@ -132,7 +147,12 @@ std::string joined(const LogicalLedger& ledger, const Ids& ids, std::size_t limi
     const std::string more = "+" + std::to_string(ids.size() - count);
     const bool last = count + 1 == ids.size();
     const std::size_t space = text.empty() ? 0 : 1;
-    if (text.size() + space + name.size() + (last ? 0 : more.size() + 1) > limit) return text + (text.empty() ? "" : " ") + more;
+    if (text.size() + space + name.size() + (last ? 0 : more.size() + 1) > limit) {
+      if (!text.empty() || limit < least_value) return text + (text.empty() ? "" : " ") + more;
+      text = short_name(name, limit - (last ? 0 : more.size() + 1));  // one is better than none
+      ++count;
+      continue;
+    }
     text += (text.empty() ? "" : " ") + name;
     ++count;
   }
@@ -181,23 +201,22 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
 
 void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style, bool live_listed) {
   constexpr std::size_t unlimited = ~std::size_t{0};
-  const bool text = format == TableFormat::text, reads = shows_reads(ledger, format), layers = shows_layers(ledger, format);
-  const std::vector<Column> columns = columns_of(ledger, format, style);
-  const std::size_t rest = text ? rest_of_line(columns, style) : unlimited;
-  const Table table(columns, format, style);
+  const Layout layout = layout_of(ledger, format, style);
+  const bool text = layout.text;
+  const Table table(layout.columns, format, style);
   out << table.render_titles();
   ledger::LiveSet live(ledger);
   for (std::size_t i = 0; i < ledger.events.size(); ++i) {
     const LogicalEvent& event = ledger.events[i];
     if (text || live_listed) live.apply(event);
     std::vector<Cell> cells{Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
-                            Cell::words(value_cell(ledger, event))};
-    if (reads) cells.push_back(Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_limit : unlimited)));
+                            Cell::words(text ? short_name(value_cell(ledger, event), layout.value_width) : value_cell(ledger, event))};
+    if (layout.reads) cells.push_back(Cell::words(joined(ledger, ledger.reads_of(event), text ? reads_width : unlimited)));
     cells.push_back(Cell::count(event.live_ids));
     cells.push_back(Cell::bytes(event.live_bytes));
     if (text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
-    if (layers) cells.push_back(ledger.counts_layers() ? Cell::count(event.forward_layers) : Cell::words(""));
-    cells.push_back(Cell::words(text || live_listed ? joined(ledger, live.ids(), rest) : ""));
+    if (layout.layers) cells.push_back(ledger.counts_layers() ? Cell::count(event.forward_layers) : Cell::words(""));
+    if (layout.live) cells.push_back(Cell::words(text || live_listed ? joined(ledger, live.ids(), layout.live_width) : ""));
     if (!text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
     out << table.render_row(cells);
   }

@@ -21,8 +21,10 @@ bool is_estimate(const model::Outcome& outcome, CounterKind kind) {
 }
 
 ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const CounterPeak& peak) {
+  const ordered_json event = peak.event == model::never ? ordered_json(nullptr) : ordered_json(peak.event);
   return {{"bytes", peak.bytes},
-          {"event", peak.event == model::never ? ordered_json(nullptr) : ordered_json(peak.event)},
+          {"event", event},
+          {"memory_event", event},  // as compare calls it beside the ledger's events
           {"phase", trace::phase_name(peak.phase)},
           {"estimate", is_estimate(outcome, kind)}};
 }
@@ -69,6 +71,12 @@ class Curve {
   std::int64_t change_ = 0;
 };
 
+// "aten.addmm" is "addmm" where there is little room.
+std::string_view op_name(std::string_view name) {
+  constexpr std::string_view usual = "aten.";
+  return name.substr(0, usual.size()) == usual ? name.substr(usual.size()) : name;
+}
+
 }  // namespace
 
 ordered_json held_classes_json(const ledger::ClassBytes& classes) {
@@ -90,7 +98,10 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bo
       json["counters"][std::string(model::counter_name(kind))] = peak_json(outcome, kind, *found);
   json["static_bytes"] = outcome.static_bytes;
   json[in_time ? "extra_time_ns" : "extra_cost"] = outcome.extra_cost;
-  json[in_time ? "forward_time_ns" : "forward_cost"] = outcome.forward_cost;
+  if (in_time)
+    json["forward_time_ns"] = outcome.single_forward_cost();
+  else
+    json["forward_cost"] = outcome.forward_cost;
   json["copies"] = nullptr;
   if (outcome.copies())
     json["copies"] = {{"to_host_bytes", outcome.offloaded_bytes}, {"to_device_bytes", outcome.prefetched_bytes}, {"time_ns", nullptr}};
@@ -111,6 +122,7 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bo
   json["live"] = ordered_json::array();
   for (const model::LiveTensor& tensor : outcome.live)
     json["live"].push_back({{"name", tensor.name}, {"class", trace::class_name(tensor.memory_class)}, {"bytes", tensor.bytes}});
+  json["live_left_out"] = {{"count", outcome.live_left_out}, {"bytes", outcome.bytes_left_out}};
   return json;
 }
 
@@ -148,13 +160,15 @@ void write_curve(std::ostream& out, const model::Model& model, const model::Pred
                  const Style& style) {
   Curve curve(model, prediction);
   const bool text = format == TableFormat::text;
-  constexpr std::size_t name_width = 22, bytes_width = 12;
+  constexpr std::size_t op_width = 10, change_width = 12, bytes_width = 11, phase_width = 9, separators = 12;
   const std::size_t event_width = std::max<std::size_t>(format_count(curve.memory().events.size()).size(), 5);
-  std::vector<Column> columns{{"event", true, text ? event_width : 0}, {"phase", false, text ? 9U : 0}};
+  const std::size_t others = event_width + phase_width + op_width + change_width + bytes_width + separators;
+  const std::size_t name_width = std::max<std::size_t>(style.columns > others ? style.columns - others : 0, 15);
+  std::vector<Column> columns{{"event", true, text ? event_width : 0}, {"phase", false, text ? phase_width : 0}};
   if (!text) columns.insert(columns.end(), {{"microbatch", true}, {"module"}});
-  columns.insert(columns.end(), {{"op", false, text ? name_width : 0},
+  columns.insert(columns.end(), {{"op", false, text ? op_width : 0},
                                  {"value", false, text ? name_width : 0},
-                                 {"change", true, text ? bytes_width : 0},
+                                 {"change", true, text ? change_width : 0},
                                  {"requested", true, text ? bytes_width : 0}});
   if (!text) {
     columns.push_back({"estimate"});
@@ -168,7 +182,8 @@ void write_curve(std::ostream& out, const model::Model& model, const model::Pred
     curve.apply(event);
     std::vector<Cell> row{Cell::count(i), Cell::words(trace::phase_name(event.phase))};
     if (!text) row.insert(row.end(), {Cell::count(curve.microbatch()), Cell::words(curve.module())});
-    row.insert(row.end(), {Cell::words(curve.op()), Cell::words(curve.value()),
+    row.insert(row.end(), {Cell::words(text ? op_name(curve.op()) : curve.op()),
+                           Cell::words(text ? short_name(curve.value(), name_width) : curve.value()),
                            Cell::words(text ? format_change(curve.change(), style.exact_bytes) : std::to_string(curve.change())),
                            Cell::bytes(curve.requested())});
     if (!text) {

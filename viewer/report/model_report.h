@@ -16,8 +16,9 @@ inline constexpr std::string_view estimate_reason = "an estimate: a recorded ste
 
 // Bytes by name of the class; without those of which nothing lives.
 nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);
-// peak, counters, costs, copies, phases, classes, parts, live: what one policy takes. `in_time`: costs are nanoseconds and are called so
-// (extra_time_ns, forward_time_ns); else they are in the model's unit (extra_cost, forward_cost).
+// peak, counters, costs, copies, phases, classes, parts, live: what one policy takes. Events are those of the memory curve. `in_time`:
+// costs are nanoseconds and are called so (extra_time_ns; forward_time_ns, one forward without re-runs); else they are in the model's unit
+// (extra_cost; forward_cost, re-runs included).
 nlohmann::ordered_json outcome_json(const model::Outcome& outcome, model::CounterKind counter, bool in_time);
 // The peak of each counter, and what lives at the peak of requested; empty where the model has no bytes.
 std::string memory_text(const model::Outcome& outcome, const Style& style);

@@ -58,9 +58,21 @@ ordered_json listed_json(const PlanReport& report, const model::Listed& listed) 
   return json;
 }
 
+std::string extra_title(const PlanReport& report) { return report.times ? "extra time" : "extra cost"; }
 std::string cost_text(const PlanReport& report, std::uint64_t cost) { return report.times ? format_time(cost) : format_count(cost); }
 Cell cost_cell(const PlanReport& report, TableFormat format, std::uint64_t cost) {
-  return report.times && format == TableFormat::text ? Cell::words(format_time(cost)) : Cell::count(cost);
+  return report.times && format != TableFormat::csv ? Cell::words(format_time(cost)) : Cell::count(cost);
+}
+
+// Of hundreds of regions the first are shown, and how many there are; what is left out is in JSON and csv.
+std::string policy_text(const std::string& policy) {
+  constexpr std::size_t most = 240;
+  std::string text = model::in_ranges(policy);
+  if (text.size() <= most) return text;
+  const std::size_t end = text.rfind(',', most);
+  if (end == std::string::npos) return text;
+  const auto left_out = std::count(text.begin() + static_cast<std::ptrdiff_t>(end), text.end(), ',');
+  return text.substr(0, end) + " and " + counted(static_cast<std::uint64_t>(left_out), "other") + ": --format json";
 }
 
 // "2.00 MiB, an estimate"
@@ -81,7 +93,8 @@ std::string above_text(const Distance& distance) {
 }
 
 std::string listed_table(const PlanReport& report, const std::string& title, const std::vector<model::Listed>& all, const Style& style) {
-  Table table({{title}, {"peak", true}, {"extra", true}, {"above frontier", true}, {"bytes above", true}}, TableFormat::text, style);
+  Table table({{title}, {"peak", true}, {extra_title(report), true}, {"above frontier", true}, {"bytes above", true}}, TableFormat::text,
+              style);
   std::string refused;
   for (const model::Listed& listed : all) {
     const Candidate& candidate = listed.candidate;
@@ -90,7 +103,7 @@ std::string listed_table(const PlanReport& report, const std::string& title, con
       continue;
     }
     const Distance distance = listed.copies() ? Distance() : distance_of(report.result, candidate);
-    table.row({Cell::words(candidate.policy), peak_cell(candidate, TableFormat::text, style),
+    table.row({Cell::words(model::in_ranges(candidate.policy)), peak_cell(candidate, TableFormat::text, style),
                Cell::words(cost_text(report, candidate.extra_cost) + (listed.copies() ? " + copies" : "")),
                Cell::words(listed.copies() ? "not known" : above_text(distance)),
                distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
@@ -137,22 +150,30 @@ ordered_json plan_json(const PlanReport& report) {
 }
 
 std::string plan_table(const PlanReport& report, TableFormat format, const Style& style) {
-  const bool people = format == TableFormat::text;
+  const bool csv = format == TableFormat::csv, text = format == TableFormat::text;
   const std::vector<Candidate>& frontier = report.result.frontier;
-  const bool found_by = !people || std::any_of(frontier.begin(), frontier.end(), [](const Candidate& each) { return each.searched; });
-  std::vector<Column> columns{{"peak", true}, {"extra", true}, {"of forward", true}};
-  if (!people) columns.push_back({"estimate"});
+  const bool found_by = !text || std::any_of(frontier.begin(), frontier.end(), [](const Candidate& each) { return each.searched; });
+  std::vector<Column> columns{
+      {"peak", true}, {csv ? report.times ? "extra_ns" : "extra_cost" : extra_title(report), true}, {"of forward", true}};
+  if (!text) columns.push_back({"estimate"});
   if (found_by) columns.push_back({"found by"});
   columns.push_back({"policy", false, 0, true});
+  if (!text) columns.push_back({"list"});
   Table table(columns, format, style);
-  for (const Candidate& candidate : frontier) {
+  const auto add = [&](const Candidate& candidate, std::string_view list) {
     std::vector<Cell> row{peak_cell(candidate, format, style), cost_cell(report, format, candidate.extra_cost),
                           Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1))};
-    if (!people) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
+    if (!text) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
     if (found_by) row.push_back(Cell::words(candidate.searched ? exact_search : ""));
-    row.push_back(Cell::words(candidate.policy));
+    row.push_back(Cell::words(text ? policy_text(candidate.policy) : candidate.policy));
+    if (!text) row.push_back(Cell::words(list));
     table.row(std::move(row));
-  }
+  };
+  if (!text && report.result.best) add(*report.result.best, "budget");
+  for (const Candidate& candidate : frontier) add(candidate, "frontier");
+  if (!text)
+    for (const model::Listed& given : report.result.given)
+      if (given.refused.empty()) add(given.candidate, given.copies() ? "policy, its copies take time" : "policy");
   return table.render();
 }
 
@@ -163,7 +184,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
   std::string text;
   if (report.budget && result.best) {
     const Candidate& best = *result.best;
-    text += "policy        " + printable(best.policy, style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
+    text += "policy        " + printable(model::in_ranges(best.policy), style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
             bytes(*report.budget) + (best.peak_is_estimate ? ", an estimate" : "") + "\nextra cost    " +
             cost_text(report, best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";

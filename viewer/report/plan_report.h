@@ -21,6 +21,7 @@ struct PlanReport {
 
 nlohmann::ordered_json plan_json(const PlanReport& report);
 std::string plan_text(const PlanReport& report, bool sweep, const Style& style);
-std::string plan_table(const PlanReport& report, TableFormat format, const Style& style);  // the frontier
+// The frontier. Of csv and md, which have no lines of words, also what fits the budget and the policies that were given: see `list`.
+std::string plan_table(const PlanReport& report, TableFormat format, const Style& style);
 
 }  // namespace liveset::report

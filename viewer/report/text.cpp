@@ -117,6 +117,21 @@ std::string printable(std::string_view text, const Style& style, std::size_t wid
   return clean.substr(0, forward(0, head)) + "..." + clean.substr(forward(0, width_of(clean) - (keep - head)));
 }
 
+std::string short_name(std::string_view name, std::size_t width) {
+  std::string text(name);
+  if (width_of(text) <= width || width < 8) return text;
+  constexpr std::string_view backward = "Backward";
+  const std::size_t slot = text.rfind('/') + 1;  // npos + 1 is 0
+  if (const auto begin = text.find(backward, slot); begin != std::string::npos && begin > slot)
+    text.erase(begin, std::min(text.find_first_not_of("0123456789", begin + backward.size()), text.size()) - begin);
+  if (width_of(text) <= width) return text;
+  std::string_view rest = text;
+  const auto is_too_wide = [&] { return width_of(rest) + 3 > width; };
+  while (is_too_wide() && rest.find('/') != std::string_view::npos) rest.remove_prefix(rest.find_first_of("./") + 1);
+  while (is_too_wide()) rest.remove_prefix(std::max<std::size_t>(character_length(rest, 0), 1));
+  return "..." + std::string(rest);
+}
+
 std::string wrapped(std::string_view text, const Style& style, std::size_t indent) {
   const std::string clean = printable(text, style);
   const std::size_t room = style.columns > indent + 20 ? style.columns - indent : 20;

@@ -29,6 +29,10 @@ std::string format_percent(std::uint64_t part, std::uint64_t whole);            
 // ends of a module path tell most.
 std::string printable(std::string_view text, const Style& style, std::size_t width = std::string::npos);
 
+// A value's name ("GPT.bs.0.ln1/NativeLayerNormBackward0.input") in at most `width` columns. What tells values apart stands at the end, so
+// "Backward0" goes first, then the module's first parts: "...ln1/NativeLayerNorm.input".
+std::string short_name(std::string_view name, std::size_t width);
+
 // Printable text in lines that keep to the style's width; all but the first are indented.
 std::string wrapped(std::string_view text, const Style& style, std::size_t indent);
 

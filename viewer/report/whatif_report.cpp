@@ -49,7 +49,7 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
                               (in_cache && format != TableFormat::csv ? "; allocated, reserved estimates" : "")));
     row.push_back(format == TableFormat::csv ? Cell::count(outcome.extra_cost)
                                              : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
-    row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.forward_cost - outcome.extra_cost, 1)));
+    row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.single_forward_cost(), 1)));
     if (format == TableFormat::csv)
       row.insert(row.end(), {Cell::words(estimate || in_cache ? "yes" : ""), Cell::count(outcome.offloaded_bytes),
                              Cell::count(outcome.prefetched_bytes)});

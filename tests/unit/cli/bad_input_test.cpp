@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/run_program.h"
 #include "tests/support/torch_trace.h"
 
@@ -25,8 +27,11 @@ struct Network : TorchTrace {
     const std::uint32_t root = module(name), inner = module("a", root);
     step(0);
     phase = proto::PHASE_FORWARD;
+    mark(proto::EVENT_SEQUENCE, 1);
     begin(inner);
+    mark(proto::EVENT_SEQUENCE, 2);
     make(0x10000, 1000, inner);
+    mark(proto::EVENT_SEQUENCE, 3);
     make(0x20000, 2000, inner);
     end(inner, root);
     in_scope = 0;
@@ -125,6 +130,85 @@ TEST(BadInput, ATraceWithoutActivationsGivesNoModelAndNoComparison) {
   expect_refused("model " + trace + " -o " + folder.file("out"), 3, "there are no activations to model");
   expect_refused("compare " + trace + " " + trace + " --policy full", 3, "there are no activations to model");
   expect_refused("compare " + trace + " " + chain, 3, "tells of no values, so there is nothing to compare");
+}
+
+// A trace that liveset.h wrote has values and no graph of autograd's: whatever it recorded, it was no inference.
+TEST(BadInput, ATraceOfValuesAloneIsToldAsSuch) {
+  TinyTrace values;
+  const std::uint32_t heap = values.heap("cuda:0"), h0 = values.value("h0");
+  values.step(0);
+  values.alloc(heap, 0x1000, 512);
+  values.value_event(proto::EVENT_VALUE_CREATE, h0, heap, 0x1000);
+  values.mark(proto::EVENT_STEP_END, 0);
+  const std::string trace = values.open().path();
+  for (const char* const command : {"whatif ", "plan ", "model "})
+    expect_refused(command + trace, 3, "tells of values by liveset.h, and of no autograd graph that was walked");
+}
+
+// What is missing was in the part that is gone.
+TEST(BadInput, ATruncatedTraceIsSaidToBeOne) {
+  const TemporaryFolder folder;
+  const Network net("Net");
+  const std::string whole = read_file(net.file);
+  const std::uint64_t begin = trace::TraceFile::open(net.file)->chunks().at(0).offset;
+  const std::string torn = written(folder, "torn.liveset", whole.substr(0, begin + 10));
+  for (const char* const command : {"whatif ", "plan ", "model "}) {
+    expect_refused(command + torn, 3, "is truncated, ");
+    expect_refused(command + torn, 3, ": what is left has no blocks (copy the file again");
+    expect_refused(command + torn + " --strict", 4, "is truncated, ");
+  }
+  std::string damaged = whole;
+  damaged[begin + 8] = static_cast<char>(damaged[begin + 8] ^ 1);
+  expect_refused("whatif " + written(folder, "damaged.liveset", damaged), 3, ": what is left has no blocks");
+}
+
+TEST(BadInput, ATraceInThePlaceOfAModelFileIsToldWhereItBelongs) {
+  const TemporaryFolder folder;
+  const Network net("Net");
+  for (const char* const command : {"predict ", "predict --expect "}) {
+    expect_refused(command + net.file, 2, "is a trace, and a model file is wanted (a trace goes to whatif; ");
+    expect_refused(command + folder.file("none.liveset"), 3, "none.liveset: no such file (a trace goes to whatif; ");
+  }
+  expect_refused("summary " + net.file + " --model " + net.file, 2, "is a trace, and a model file is wanted");
+  const Ran other = run_program("liveset predict " + folder.file("none.textproto"));
+  EXPECT_THAT(other.err, Not(HasSubstr("whatif")));
+}
+
+// An option that would change nothing is refused, and the message says when it does.
+TEST(BadInput, OptionsThatDoNotApplyAreRefused) {
+  const TemporaryFolder folder;
+  const Network net("Net");
+  const std::string& trace = net.file;
+  const std::string chain = written(folder, "chain.textproto", "chain { length: 6 bytes: 8 }\n");
+  const std::string torch = "model --torch " + written(folder, "step.py", "def step(): pass\n") + ":step ";
+  const std::pair<std::string, std::string> cases[] = {
+      {"whatif " + trace + " --alloc-conf expandable_segments:True", "is for the heap of a caching allocator, and heap cpu has none"},
+      {"whatif " + trace + " --counter requested", "--counter chooses the peak that JSON puts first"},
+      {"summary " + trace + " --policy full", "--policy requires --model"},
+      {torch + "--step 3", "--step, --heap and --unit are for a trace, and --torch takes a function"},
+      {torch + "--strict", "--strict is for a trace"},
+      {torch + "--gpu h100", "--gpu is for --device cuda"},
+      {torch + "--gpu h100 --device cpu", "--gpu is for --device cuda"},
+      {"model " + trace + " --device cuda", "--device requires --torch"},
+      {"model " + trace + " --gpu h100", "--gpu requires --torch"},
+      {"model " + trace + " --python python3", "--python requires --torch"},
+      {"model " + trace + " -- --batch 8", "what stands behind -- is for the script of --torch"},
+      {"plan " + chain + " --step 3", "are for a trace, and this is a model file"},
+      {"fragmentation " + trace + " --top -1", "--top: '-1' is not a whole number of 0 or more"},
+      {"check " + trace + " --max-peak 1GiB --top -1", "--top: '-1' is not a whole number of 0 or more"},
+      {"predict " + chain + " --live", "--live is for csv, md and json"},
+      {"predict " + chain + " --curve --live --format csv", "--curve excludes --live"},
+      {"predict " + chain + " --expect --live --format csv", "--expect excludes --live"},
+      {"ledger " + trace + " --logical --live", "--live is for csv, md and json"},
+      {"ledger " + trace + " --physical --live --format csv", "--live requires --logical"},
+      {"ledger " + trace + " --logical --heap cpu", "--heap requires --physical"},
+      {"compare " + trace + " " + chain + " --samples 8", "--samples is for two traces"},
+      {"compare " + trace + " " + chain + " --held --counter requested", "excludes"},
+      {"compare " + trace + " " + chain + " --held --heap cpu", "excludes"},
+      {"compare " + trace + " " + trace + " --held", "--held is for a model file, and this is a trace"},
+      {"import " + trace + " --format csv", "import makes a trace and has no table"},
+  };
+  for (const auto& [command, says] : cases) expect_refused(command, 2, says);
 }
 
 // However much difference is allowed: that of two networks means nothing.

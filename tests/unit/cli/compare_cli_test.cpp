@@ -2,11 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/run_program.h"
-#include "tests/support/tiny_trace.h"
+#include "tests/support/torch_trace.h"
 
 namespace liveset::test {
 namespace {
@@ -70,6 +71,31 @@ TEST(CompareCommand, TablesOfTwoTraces) {
   EXPECT_THAT(md.out, StartsWith("900 B requested on cuda:0 measured, 1,000 B requested on cuda:0 predicted\n\n- verdict: "));
   EXPECT_THAT(md.out, HasSubstr("\n\n| bytes | of the difference | mostly |"));
   EXPECT_THAT(md.out, HasSubstr("| in all |"));
+}
+
+// Nothing of two networks is one difference, so the table has what the text has: both peaks, and why nothing more.
+TEST(CompareCommand, TheTableOfTwoNetworksSaysWhatTheyAre) {
+  const auto network = [](TorchTrace& trace, const std::string& module) {
+    const std::uint32_t scope = trace.module(module);
+    trace.step(0);
+    trace.phase = proto::PHASE_FORWARD;
+    trace.begin(scope);
+    trace.make(0x1000, module.size() * 100, scope);
+    trace.end(scope);
+    trace.graph_node("MulBackward0", 1);
+    trace.keep(0x1000, "MulBackward0.self");
+    trace.backward(1);
+    trace.mark(proto::EVENT_BACKWARD_END);
+    trace.free(0x1000);
+    return trace.open().path();
+  };
+  TorchTrace one, other;
+  const std::string a = network(one, "Net"), b = network(other, "Other");
+  const Ran csv = run_program("liveset compare " + a + " " + b + " --format csv");
+  EXPECT_EQ(csv.status, 1) << csv.err;
+  EXPECT_THAT(csv.out,
+              StartsWith("class,name,bytes,measured,predicted,blocks\npeak,allocated,,300,500,\nverdict,\"they share no value names: "));
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 3);
 }
 
 // A step beside a model has a table of classes too, and the ledgers' events stay in the others.

@@ -70,6 +70,25 @@ TEST(PredictCommand, InputsThatAreNotCountedAreSaid) {
   EXPECT_THAT(ran.out, HasSubstr(" 1020.00 KiB ")) << "a number is never shortened";
 }
 
+// Lists of names as PyTorch's graph gives them would be cut to "+3": their columns give way to the value's own name.
+TEST(PredictCommand, LongNamesAreReadable) {
+  const TemporaryFolder folder;
+  const std::string norm = "GPT.bs.0.ln1/NativeLayerNormBackward0.input",
+                    linear = "GPT.transformer.bs.0.attention.project/AddmmBackward0.mat1";
+  const std::string file =
+      written(folder, "names",
+              "general {\n tensor { id: '" + norm + "' bytes: 8 }\n tensor { id: '" + linear + "' bytes: 8 }\n op { id: 'f' writes: '" +
+                  norm + "' saves: '" + norm + "' backward {} }\n op { id: 'g' reads: '" + norm + "' writes: '" + linear + "' saves: '" +
+                  linear + "' backward {} }\n}\n");
+  const Ran ran = run_program("liveset predict " + file);
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("create   GPT.bs.0.ln1/NativeLayerNorm.input "));
+  EXPECT_THAT(ran.out, HasSubstr("create   ...bs.0.attention.project/Addmm.mat1 "));
+  EXPECT_THAT(ran.out, HasSubstr("held at loss    2: GPT.bs.0.ln1/NativeLayerNorm.input +1\n"));
+  EXPECT_THAT(run_program("liveset predict " + file + " --format csv").out, HasSubstr("create," + linear + "," + norm + ","));
+  EXPECT_THAT(run_program("liveset predict " + file + " --curve").out, HasSubstr("  ...project/Addmm.mat1  ")) << "cut at a part";
+}
+
 TEST(PredictCommand, CsvHasOneLinePerEvent) {
   const Ran ran = run_program("liveset predict " + chain_file + " --format csv");
   EXPECT_EQ(ran.status, 0);
@@ -119,6 +138,34 @@ TEST(PredictCommand, ChecksWhatTheFileExpects) {
   const Ran csv = run_program("liveset predict " + off + " --expect --format csv");
   EXPECT_EQ(csv.status, 1);
   EXPECT_THAT(csv.out, HasSubstr("\nsegment:2,peak_bytes,48,40,-8,no\n"));
+}
+
+// Of two segments of three layers the second's re-run has the peak. The ledger's event is the last create or rerun of it; the curve, which
+// has a row for each allocation and free alone, has it elsewhere.
+TEST(PredictCommand, EventsOfTheLedgerAndOfTheCurveAreToldApart) {
+  const std::string call = "liveset predict " + chain_file + " --policy segment:3 --format json";
+  const json ledger = json::parse(run_program(call).out), curve = json::parse(run_program(call + " --curve").out);
+  const json& event = ledger.at("events").at(ledger.at("peak").at("event").get<std::size_t>());
+  EXPECT_EQ(event.at("live_ids"), ledger.at("peak").at("ids"));
+  const json& peak = ledger.at("memory").at("peak");
+  EXPECT_EQ(peak.at("memory_event"), peak.at("event"));
+  EXPECT_EQ(curve.at("curve").at(peak.at("memory_event").get<std::size_t>()).at("requested"), peak.at("bytes"));
+  EXPECT_NE(peak.at("memory_event"), ledger.at("peak").at("event"));
+  const std::string help = run_program("liveset predict --help").out;
+  EXPECT_THAT(help, HasSubstr("rows of --curve"));
+}
+
+// 61 values of 8 bytes live at the peak of a chain of 60 layers, and 50 are listed.
+TEST(PredictCommand, SaysWhatOfTheLiveTensorsIsNotListed) {
+  const TemporaryFolder folder;
+  const auto memory = [&](const std::string& text) {
+    return json::parse(run_program("liveset predict --format json " + written(folder, "chain", text)).out).at("memory");
+  };
+  const json many = memory("chain { length: 60 bytes: 8 }\n"), few = memory("chain { length: 49 bytes: 8 }\n");
+  EXPECT_EQ(many.at("live").size(), 50U);
+  EXPECT_EQ(many.at("live_left_out"), json({{"count", 11}, {"bytes", 88}}));
+  EXPECT_EQ(few.at("live").size(), 50U);
+  EXPECT_EQ(few.at("live_left_out"), json({{"count", 0}, {"bytes", 0}}));
 }
 
 TEST(PredictCommand, CurveInsteadOfTheLedger) {
@@ -189,7 +236,7 @@ TEST(PredictCommand, SaysInOneLineWhatIsWrong) {
       {chain_file + " --policy everything", "unknown policy 'everything'", 2},
       {negative + " --expect", "line 3: chain.bytes is -8", 3},
       {nothing + " --expect", "it expects nothing", 3},
-      {unfit + " --expect", "line 2: expect[0].policy: policy 'segments:3,2': the segments have 5 layers, the model has 6", 3},
+      {unfit + " --expect", "line 2: expect[0]: policy 'segments:3,2': the segments have 5 layers, the model has 6", 3},
       {reserved + " --expect", "line 2: expect[0].counter: the model does not tell of 'reserved'", 3},
       {chain_file + " --expect --policy full", "--policy excludes --expect", 2},
   };

@@ -78,9 +78,9 @@ TEST(Expectations, SaysLineAndFieldOfWhatCannotBeChecked) {
   };
   expect("expect { counter: 'peak_id' value: 1 }", "line 2: expect[0].counter", "'peak_id' is none of peak_ids");
   expect("expect { value: 1 }", "expect[0].counter", "is none of peak_ids");
-  expect("\nexpect {\n policy: 'all'\n counter: 'peak_ids' value: 1 }", "line 4: expect[0].policy", "unknown policy 'all'");
+  expect("\nexpect {\n policy: 'all'\n counter: 'peak_ids' value: 1 }", "line 4: expect[0]: ", "unknown policy 'all'");
   expect("expect { counter: 'peak_ids' value: 7 }\nexpect { policy: 'segments:3,2' counter: 'peak_ids' value: 5 }",
-         "line 3: expect[1].policy: ", "the segments have 5 layers, the model has 6");
+         "line 3: expect[1]: policy ", "the segments have 5 layers, the model has 6");
   expect("expect { counter: 'reserved' value: 1 }", "line 2: expect[0].counter: ", "does not tell of 'reserved'");
   expect("expect { counter: 'peak_ids' value: -1 }", "line 2: ", "value");
   expect("expect { counter: 'peak_ids' value: 1 tolerance: -0.1 }", "line 2: ", "tolerance");

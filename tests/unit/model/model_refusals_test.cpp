@@ -130,7 +130,7 @@ TEST(ModelRefusals, Expectations) {
   expect_refusal("expect { counter: 'bytes' }", "line 5: expect[0].counter 'bytes' is none of peak_ids, peak_bytes, requested");
   expect_refusal("expect { value: 3 }", "expect[0].counter '' is none of");
   expect_refusal("expect { counter: 'requested' value: -3 }", "line 5: expect[0].value is -3, must be at least 0");
-  expect_refusal("expect { counter: 'requested' policy: 'segment:0' }", "line 5: expect[0].policy");
+  expect_refusal("expect { counter: 'requested' policy: 'segment:0' }", "line 5: expect[0]: policy 'segment:0'");
   for (const char* share : {"-0.1", "1.5", "nan", "inf"})
     expect_refusal(std::string("expect { counter: 'requested' tolerance: ") + share + " }",
                    "line 5: expect[0].tolerance must be a share between 0 and 1");

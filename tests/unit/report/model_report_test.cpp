@@ -72,7 +72,12 @@ TEST(EstimatedPeak, ForwardOfARegionThatDecidesThePeak) {
   EXPECT_THAT(whatif_table(report, TableFormat::csv, {}),
               HasSubstr("policy,requested,peak in,extra_ns,extra_percent_of_forward,estimate,to_host_bytes,to_device_bytes\n"
                         "save-all,520,forward,0,0.0000,,0,0\nby-hand,320,forward,2,66.6667,yes,0,0\n"));
-  EXPECT_EQ(whatif_json(report).at("peak").at("estimate"), false) << "of save-all";
+  const ordered_json whatif = whatif_json(report);
+  EXPECT_EQ(whatif.at("peak").at("estimate"), false) << "of save-all";
+  // Three ops of a cost of 1; the region's re-run takes two of them.
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(whatif.at("policies")[i].at("forward_time_ns"), 3) << "one forward, whatever runs again";
+  EXPECT_EQ(whatif.at("policies")[1].at("extra_time_ns"), 2);
+  EXPECT_EQ(outcome_json(outcome, model::CounterKind::requested, false).at("forward_cost"), 5) << "a model's has the re-runs in it";
 }
 
 // x 10, a 100 and the scratch live at once whatever is checkpointed, so the lower bound is the scratch's 300 and c: the plan's 320 is one
@@ -98,11 +103,35 @@ TEST(EstimatedPeak, OfAPlan) {
   EXPECT_THAT(plan_text(report, false, {}), HasSubstr("peak          320 B of 330 B, an estimate\n"));
   EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\n  320 B, an estimate "));
   EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\nan estimate: a recorded step does not tell all"));
-  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("\n320,"));
-  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr(",yes,"));
+  EXPECT_THAT(plan_table(report, TableFormat::csv, {}),
+              AllOf(HasSubstr("peak,extra_cost,of forward,estimate,policy,list\n320,2,66.6667,yes,"), HasSubstr(",budget\n"),
+                    HasSubstr(",frontier\n"), HasSubstr("\n520,0,0.0000,,save-all,policy\n")));
+  report.times = true;
+  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("peak,extra_ns,"));
+  EXPECT_THAT(plan_table(report, TableFormat::md, {}), HasSubstr("| 2 ns |"));
+  report.times = false;
   report.budget = 100;
   report.result.best.reset();
   EXPECT_THAT(plan_text(report, false, {}), HasSubstr("infeasible, least is 320 B, an estimate (the least that was found)\n"));
+}
+
+// A line of the frontier is for people: numbers that follow each other are one range, and of hundreds the first are shown. Tables for
+// machines have every name.
+TEST(PlanText, PoliciesOfManyRegionsAreShort) {
+  const auto policy = [](std::size_t step) {
+    std::string text = "regions:";
+    for (std::size_t layer = 0; layer < 200; layer += step) text += (layer == 0 ? "GPT.bs." : ",GPT.bs.") + std::to_string(layer);
+    return text;
+  };
+  PlanReport report;
+  report.result.frontier = {{policy(1), 100, false, 7, 20, {}}, {policy(2), 150, false, 5, 20, {}}};
+  const std::string text = plan_text(report, true, {});
+  EXPECT_THAT(text, HasSubstr("regions:GPT.bs.0..199\n"));
+  EXPECT_THAT(text, HasSubstr("regions:GPT.bs.0,GPT.bs.2,GPT.bs.4,"));
+  EXPECT_THAT(text, HasSubstr(" others: --format json\n"));
+  EXPECT_THAT(text, Not(HasSubstr("GPT.bs.198")));
+  EXPECT_THAT(plan_table(report, TableFormat::csv, {}), AllOf(HasSubstr(policy(1)), HasSubstr(policy(2))));
+  EXPECT_EQ(plan_json(report).at("frontier")[0].at("policy"), policy(1));
 }
 
 // What a file says of itself goes to the terminal as text, and never as a command to it.
@@ -180,6 +209,39 @@ TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
   EXPECT_THAT(gap_markdown(report, {}), Not(HasSubstr("\n- ")));
 }
 
+GapReport report_of(std::uint64_t measured, std::uint64_t predicted) {
+  GapReport report;
+  report.found.measured.counter = report.found.predicted.counter = "requested";
+  report.found.measured.peak.bytes = measured;
+  report.found.predicted.peak.bytes = predicted;
+  report.found.gap.difference = static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(predicted);
+  report.found.verdict = compare::Verdict::comparable;
+  return report;
+}
+
+// 4 bytes of 10^9 are 0.0000004 %.
+TEST(GapText, APercentageOfNothingHasNoSign) {
+  for (const std::uint64_t measured : {999'999'996U, 1'000'000'004U}) {
+    const std::string text = gap_text(report_of(measured, 1'000'000'000), {});
+    EXPECT_THAT(text, HasSubstr("4 B, 0.00% of the prediction")) << text;
+  }
+  EXPECT_THAT(gap_text(report_of(100, 200), {}), HasSubstr("-100 B, -50.00% of the prediction"));
+  EXPECT_THAT(gap_text(report_of(300, 200), {}), HasSubstr("+100 B, +50.00% of the prediction"));
+}
+
+TEST(GapText, SaysWhichMomentsAreBesideEachOther) {
+  GapReport report = report_of(300, 200);
+  report.found.predicted.at_other.emplace();
+  report.found.predicted.at_other->found_by = ledger::FoundBy::node;
+  Style wide;
+  wide.columns = 400;
+  EXPECT_THAT(
+      gap_text(report, wide),
+      HasSubstr("What lives at the measured peak (columns 1 and 2; of the prediction: when its backward runs the same autograd node), "
+                "and at the predicted peak (columns 3 and 4; of the measurement: no moment of it was found)\n"));
+  EXPECT_THAT(gap_markdown(report, wide), HasSubstr("columns 3 and 4; of the measurement"));
+}
+
 // Blocks of an allocator that rounds nothing are requested, allocated and active at once, and nothing is reserved.
 TEST(CounterOfAModelThatRoundsNothing, IsThatOfRequested) {
   const model::Model model = model_of(recorded(300));
@@ -243,7 +305,7 @@ TEST(Curve, RowsByHand) {
       "value": "h2", "change": -10, "requested": 120, "estimate": false, "classes": {"parameter": 100, "activation": 20}})"));
   std::ostringstream text;
   write_curve(text, model, *prediction, TableFormat::text, {});
-  EXPECT_THAT(text.str(), HasSubstr("      5  backward   h1'              h0                      -10 B         100 B\n"));
+  EXPECT_THAT(text.str(), HasSubstr("      5  backward   h1'         h0                            -10 B        100 B\n"));
 }
 
 }  // namespace

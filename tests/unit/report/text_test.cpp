@@ -51,6 +51,21 @@ Table sample(TableFormat format, Style style = {}) {
   return table;
 }
 
+// The end tells values apart.
+TEST(ShortName, KeepsTheEndAndTheLastModules) {
+  const std::string name = "GPT.bs.0.ln1/NativeLayerNormBackward0.input";
+  EXPECT_EQ(short_name(name, 60), name);
+  EXPECT_EQ(short_name(name, name.size()), name);
+  EXPECT_EQ(short_name(name, 34), "GPT.bs.0.ln1/NativeLayerNorm.input");
+  EXPECT_EQ(short_name(name, 33), "...bs.0.ln1/NativeLayerNorm.input");
+  EXPECT_EQ(short_name(name, 29), "...ln1/NativeLayerNorm.input");
+  EXPECT_EQ(short_name(name, 24), "...NativeLayerNorm.input");
+  EXPECT_EQ(short_name(name, 12), "...orm.input");
+  EXPECT_EQ(short_name("GPT/checkpoint:2/AddmmBackward0.mat1@1", 22), "...Addmm.mat1@1");
+  EXPECT_EQ(short_name("Backward/BackwardCompatible.x", 20), "...kwardCompatible.x") << "a node that is only called so";
+  EXPECT_EQ(short_name("a name without parts that is long", 12), "...t is long");
+}
+
 TEST(Tables, AlignAsText) {
   EXPECT_EQ(sample(TableFormat::text).render(),
             "     bytes  share  who\n"
