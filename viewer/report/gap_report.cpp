@@ -185,7 +185,7 @@ Table composition_table(const PeakComparison& found, TableFormat format, const S
 std::string moment_text(const Side& side) {
   if (!side.at_other) return "no moment of it was found";
   switch (side.at_other->found_by) {
-    case ledger::FoundBy::node: return "when its backward runs the same autograd node";
+    case ledger::FoundBy::node: return "the moment when its backward runs the same autograd node";
     case ledger::FoundBy::module: return "its fullest moment in the same module";
     case ledger::FoundBy::phase: return "its fullest moment in the same phase";
     default: return "its fullest moment in the step";

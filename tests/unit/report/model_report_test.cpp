@@ -237,7 +237,8 @@ TEST(GapText, SaysWhichMomentsAreBesideEachOther) {
   wide.columns = 400;
   EXPECT_THAT(
       gap_text(report, wide),
-      HasSubstr("What lives at the measured peak (columns 1 and 2; of the prediction: when its backward runs the same autograd node), "
+      HasSubstr("What lives at the measured peak (columns 1 and 2; of the prediction: the moment when its backward runs the same autograd "
+                "node), "
                 "and at the predicted peak (columns 3 and 4; of the measurement: no moment of it was found)\n"));
   EXPECT_THAT(gap_markdown(report, wide), HasSubstr("columns 3 and 4; of the measurement"));
 }
