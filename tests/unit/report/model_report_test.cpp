@@ -104,15 +104,15 @@ TEST(EstimatedPeak, OfAPlan) {
   EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\n  320 B, an estimate "));
   EXPECT_THAT(plan_text(report, true, {}), HasSubstr("\nan estimate: a recorded step does not tell all"));
   EXPECT_THAT(plan_table(report, TableFormat::csv, {}),
-              AllOf(HasSubstr("peak,extra_cost,of forward,estimate,policy,list\n320,2,66.6667,yes,"), HasSubstr(",budget\n"),
-                    HasSubstr(",frontier\n"), HasSubstr("\n520,0,0.0000,,save-all,policy\n")));
+              AllOf(HasSubstr("peak,extra_cost,of forward,estimate,found by,policy,list\n320,2,66.6667,yes,"), HasSubstr(",budget\n"),
+                    HasSubstr(",frontier\n"), HasSubstr("\n520,0,0.0000,,,save-all,policy\n")));
   report.times = true;
   EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("peak,extra_ns,"));
   EXPECT_THAT(plan_table(report, TableFormat::md, {}), HasSubstr("| 2 ns |"));
   report.times = false;
   report.budget = 100;
   report.result.best.reset();
-  EXPECT_THAT(plan_text(report, false, {}), HasSubstr("infeasible, least is 320 B, an estimate (the least that was found)\n"));
+  EXPECT_THAT(plan_text(report, false, {}), HasSubstr("infeasible, the least that was found is 320 B, an estimate\n"));
 }
 
 // A line of the frontier is for people: numbers that follow each other are one range, and of hundreds the first are shown. Tables for
