@@ -43,9 +43,10 @@ Error cannot(const trace::TraceFile& file, std::string what, std::string hint) {
 Error lacks(const trace::TraceFile& file, std::string what, std::string hint) {
   const trace::Health& health = file.health();
   if (!health.truncated && health.damaged_packets == 0) return cannot(file, std::move(what), std::move(hint));
-  return cannot(
-      file, (health.truncated ? "is truncated" : "is damaged") + (health.note.empty() ? "" : ", " + health.note) + ": what is left " + what,
-      "copy the file again if another one is whole, or record the job again");
+  return cannot(file,
+                (health.truncated ? "is truncated" : "is damaged") + (health.note.empty() ? "" : " (" + health.note + ")") +
+                    ", and what is left " + what,
+                "copy the file again if another one is whole, or record the job again");
 }
 
 // An op as the events tell it.

@@ -153,13 +153,13 @@ TEST(BadInput, ATruncatedTraceIsSaidToBeOne) {
   const std::uint64_t begin = trace::TraceFile::open(net.file)->chunks().at(0).offset;
   const std::string torn = written(folder, "torn.liveset", whole.substr(0, begin + 10));
   for (const char* const command : {"whatif ", "plan ", "model "}) {
-    expect_refused(command + torn, 3, "is truncated, ");
-    expect_refused(command + torn, 3, ": what is left has no blocks (copy the file again");
-    expect_refused(command + torn + " --strict", 4, "is truncated, ");
+    expect_refused(command + torn, 3, "is truncated (at byte ");
+    expect_refused(command + torn, 3, "), and what is left has no blocks (copy the file again");
+    expect_refused(command + torn + " --strict", 4, "is truncated (at byte ");
   }
   std::string damaged = whole;
   damaged[begin + 8] = static_cast<char>(damaged[begin + 8] ^ 1);
-  expect_refused("whatif " + written(folder, "damaged.liveset", damaged), 3, ": what is left has no blocks");
+  expect_refused("whatif " + written(folder, "damaged.liveset", damaged), 3, "), and what is left has no blocks");
 }
 
 TEST(BadInput, ATraceInThePlaceOfAModelFileIsToldWhereItBelongs) {
