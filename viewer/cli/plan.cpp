@@ -96,6 +96,9 @@ void add_plan(CLI::App& app, Context& context) {
       "is the extra cost beyond that of the fastest plan that is as small, bytes above those beyond the smallest plan that is as fast.\n"
       "'infeasible, the least is N': nothing of what is named behind it needs less; 'the least that was found is N': there may be "
       "something that does.\n"
+      "Regions of numbered modules are printed as a range, regions:GPT.bs.0..5, which every command takes. In csv and md `list` says "
+      "whether "
+      "a row fits the budget, is of the frontier, or is a given policy.\n"
       "  liveset plan m.textproto --budget 24GiB\n"
       "  liveset plan none.liveset --sweep --policy selective:addmm\n"
       "The exit status is 1 when nothing fits.\n");

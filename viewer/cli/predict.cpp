@@ -90,13 +90,21 @@ Status run(const Options& options, Context& context) {
 void add_predict(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event, memory");
   command->footer(
-      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step\n"
-      "on the device, statics included; a peak that is called an estimate lies inside of a region of a\n"
-      "recorded step. Costs are in the model's unit; copies to the host and back are in none.\n"
-      "JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index` are the ledger's, `event` and\n"
-      "`memory_event` inside of `memory` are rows of --curve. `forward_cost` has the re-runs in it, `extra_cost` is the re-runs.\n"
-      "  liveset predict m.textproto --policy full --curve --format csv     the memory of the step, event by event\n"
-      "  liveset predict m.textproto --expect                               exit status 1 where one is off\n"
+      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step on the device, statics included; a "
+      "peak "
+      "that is called an estimate lies inside of a region of a recorded step. Costs are in the model's unit; copies to the host and back "
+      "are "
+      "in none.\n"
+      "JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index` are the ledger's; `event` and `memory_event` inside "
+      "of "
+      "`memory` are rows of --curve. `forward_cost` has the re-runs in it, `extra_cost` is the re-runs; `live_left_out` is what `live` "
+      "does "
+      "not list.\n"
+      "The table lists what an event reads and what lives only where names are short; csv, md and json always do.\n"
+      "  liveset predict m.textproto --policy full --curve --format csv\n"
+      "      the memory of the step, event by event\n"
+      "  liveset predict m.textproto --expect\n"
+      "      exit status 1 where one is off\n"
       "Policies: " +
       std::string(model::policy_forms()) + "\n");
   auto options = std::make_shared<Options>();

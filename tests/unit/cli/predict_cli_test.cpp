@@ -152,7 +152,7 @@ TEST(PredictCommand, EventsOfTheLedgerAndOfTheCurveAreToldApart) {
   EXPECT_EQ(curve.at("curve").at(peak.at("memory_event").get<std::size_t>()).at("requested"), peak.at("bytes"));
   EXPECT_NE(peak.at("memory_event"), ledger.at("peak").at("event"));
   const std::string help = run_program("liveset predict --help").out;
-  EXPECT_THAT(help, HasSubstr("rows of --curve"));
+  EXPECT_THAT(help, HasSubstr("`memory_event`"));
 }
 
 // 61 values of 8 bytes live at the peak of a chain of 60 layers, and 50 are listed.
