@@ -15,7 +15,7 @@ constexpr std::uint32_t max_column_bytes = 16U << 20;
 constexpr std::uint32_t max_packet_bytes = 64U << 20;
 constexpr std::uint32_t max_header_bytes = 4U << 20;
 constexpr std::uint32_t format_major = 1;
-constexpr std::uint32_t format_minor = 3;
+constexpr std::uint32_t format_minor = 4;
 
 // Columns of an event besides KIND, TIME, TIME_LOW, THREAD, PHASE and SCOPE, which every event has. NEW_ADDRESS goes
 // with ADDRESS, for those events whose address is new in the chunk. Unknown kinds have none.

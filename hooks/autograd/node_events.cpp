@@ -1,5 +1,5 @@
-// torch::autograd::Engine::evaluate_function, interposed: it stands before libtorch_cpu's own in the lookup order, because
-// this library is preloaded and libtorch_cpu calls it through its PLT.
+// torch::autograd::Engine::evaluate_function and validate_outputs, interposed: they stand before libtorch_cpu's own in the lookup
+// order, because this library is preloaded and libtorch_cpu calls them through its PLT.
 //
 // An exception that the node throws passes through: nothing here needs to be undone, so unwind tables are enough, and the
 // node's NODE_END is missing, as the format says.
@@ -21,16 +21,30 @@ namespace {
 // Its parameters are references and a pointer, its result is void.
 using Evaluate = void (*)(void* engine, void* task, void* node, void* inputs, void* queue);
 Evaluate real_evaluate = nullptr;
+using Validate = void (*)(const void* edges, void* gradients, const void* message);
+Validate real_validate = nullptr;
 
 constinit SequencePlace sequence_place;
 bool any_node = false;
 
 Seen seen() { return {__atomic_load_n(&any_node, __ATOMIC_RELAXED), sequence_place.known()}; }
 
-Evaluate find_real(const void* caller) {
-  const auto found = reinterpret_cast<Evaluate>(torch_function(evaluate_function_name, caller));
-  __atomic_store_n(&real_evaluate, found, __ATOMIC_RELAXED);
+template <class Function>
+Function find_real(Function& real, const char* name, const void* caller) {
+  const auto found = reinterpret_cast<Function>(torch_function(name, caller));
+  __atomic_store_n(&real, found, __ATOMIC_RELAXED);
+  if (found == nullptr) __builtin_trap();  // whoever calls it has it
   return found;
+}
+
+// Between a node's function and the end of what it holds: the engine brings each gradient to the shape of the node's input, which takes a
+// block where that is a sum.
+void validate(const char* name, const void* caller, const void* edges, void* gradients, const void* message) {
+  Validate real = __atomic_load_n(&real_validate, __ATOMIC_RELAXED);
+  if (__builtin_expect(real == nullptr, 0)) real = find_real(real_validate, name, caller);
+  core::say_node_returned(true);
+  real(edges, gradients, message);
+  core::say_node_returned(false);
 }
 
 struct Running {
@@ -46,6 +60,7 @@ Running begin(const void* node) {
     if (said != 0) running.name = said;
   }
   if (__builtin_expect(!__atomic_load_n(&any_node, __ATOMIC_RELAXED), 0)) __atomic_store_n(&any_node, true, __ATOMIC_RELAXED);
+  core::say_node_returned(false);  // the one before may have failed on its way
   core::record_node(channel::kind_node_begin, running.name, running.number);
   return running;
 }
@@ -83,10 +98,7 @@ evaluate_function(void* engine, void* task, void* node, void* inputs, void* queu
 
 extern "C" void evaluate_function(void* engine, void* task, void* node, void* inputs, void* queue) {
   Evaluate real = __atomic_load_n(&real_evaluate, __ATOMIC_RELAXED);
-  if (__builtin_expect(real == nullptr, 0)) {
-    real = find_real(__builtin_return_address(0));
-    if (real == nullptr) __builtin_trap();  // whoever calls it has it
-  }
+  if (__builtin_expect(real == nullptr, 0)) real = find_real(real_evaluate, evaluate_function_name, __builtin_return_address(0));
   if (node == nullptr || !core::recording()) {
     real(engine, task, node, inputs, queue);
     return;
@@ -95,6 +107,20 @@ extern "C" void evaluate_function(void* engine, void* task, void* node, void* in
   real(engine, task, node, inputs, queue);
   // The node may be gone by now.
   core::record_node(channel::kind_node_end, running.name, running.number);
+}
+
+extern "C" __attribute__((visibility("default"))) void validate_outputs(const void* edges, void* gradients, const void* message) __asm__(
+    "_ZN5torch8autograd16validate_outputsERKSt6vectorINS0_4EdgeESaIS2_EERS1_IN2at6TensorESaIS8_EE"
+    "RKSt8functionIFNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSI_EE");
+extern "C" __attribute__((visibility("default"))) void
+old_validate_outputs(const void* edges, void* gradients, const void* message) __asm__(
+    "_ZN5torch8autograd16validate_outputsERKSt6vectorINS0_4EdgeESaIS2_EERS1_IN2at6TensorESaIS8_EERKSt8functionIFSsRKSsEE");
+
+extern "C" void validate_outputs(const void* edges, void* gradients, const void* message) {
+  validate(validate_outputs_name, __builtin_return_address(0), edges, gradients, message);
+}
+extern "C" void old_validate_outputs(const void* edges, void* gradients, const void* message) {
+  validate(old_validate_outputs_name, __builtin_return_address(0), edges, gradients, message);
 }
 
 }  // namespace liveset::autograd

@@ -1,4 +1,5 @@
-// Autograd's engine, interposed: every node that a backward runs, in the thread that runs it (NODE_BEGIN, NODE_END).
+// Autograd's engine, interposed: every node that a backward runs, in the thread that runs it (NODE_BEGIN, NODE_END), and
+// where its function has returned before blocks are taken for it (NODE_RETURNED).
 //
 // A node is known by the name of its class (from its RTTI) and by autograd's sequence number, which stands somewhere in
 // the node: where, differs from torch to torch, and is learned from nodes of which the walk of the graph knows both the

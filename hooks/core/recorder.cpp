@@ -21,7 +21,8 @@ void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, 
   Thread* thread = enter();
   if (thread == nullptr) return;
   const bool sequenced = sequence != no_sequence && sequence != thread->said_sequence;
-  const bool extended = totals != nullptr || stream != 0 || stack != 0 || sequenced;
+  const bool returned = kind == channel::kind_alloc && thread->node_returned;
+  const bool extended = totals != nullptr || stream != 0 || stack != 0 || sequenced || returned;
   const std::uint32_t units = 1U + (extended ? 1 : 0) + (sequenced ? 1 : 0);
   if (!has_room(*thread, units)) return;
   const std::uint64_t ticks = thread->ring.open(process.clock);
@@ -30,7 +31,10 @@ void record_block(std::uint8_t kind, std::uint32_t heap, std::uint64_t address, 
   if (extended) {
     thread->ring.unit_as<channel::Extension>(1) = {
         totals != nullptr ? totals->allocated : 0, totals != nullptr ? totals->reserved : 0, stream,
-        (totals != nullptr ? channel::extension_has_totals : 0) | (sequenced ? channel::extension_has_sequence : 0), stack};
+        (totals != nullptr ? channel::extension_has_totals : 0) | (sequenced ? channel::extension_has_sequence : 0) |
+            (returned ? channel::extension_has_return : 0),
+        stack};
+    if (returned) thread->node_returned = false;
   }
   if (sequenced) {
     thread->ring.unit_as<channel::SequenceUnit>(2) = {sequence};
@@ -260,6 +264,10 @@ std::int64_t last_microbatch() {
 
 void record_node(std::uint8_t kind, std::uint32_t name, std::int64_t number) {
   record_simple(kind, static_cast<std::uint64_t>(number), name, 0, same_scope);
+}
+
+void say_node_returned(bool returned) {
+  if (Thread* thread = this_thread) thread->node_returned = returned;
 }
 
 void record_attribute(std::uint32_t key, std::uint32_t json) { record_simple(channel::kind_attribute, key, json, 0, same_scope); }

@@ -13,7 +13,7 @@
 
 namespace liveset::channel {
 
-inline constexpr std::uint32_t layout_version = 5;
+inline constexpr std::uint32_t layout_version = 6;
 inline constexpr std::uint64_t ring_magic = 0x676e697274657376;    // "vsetring"
 inline constexpr std::uint64_t region_magic = 0x6e67657274657376;  // "vsetregn"
 
@@ -69,6 +69,7 @@ enum EventKind : std::uint8_t {
   kind_graph_node = 42,
   kind_node_begin = 43,
   kind_node_end = 44,
+  kind_node_returned = 45,
   kind_retain = 65,
   kind_drop = 66,
   kind_use = 67,
@@ -93,9 +94,10 @@ struct alignas(32) Extension {
   std::uint64_t allocated, reserved, stream;
   std::uint32_t flags, stack;
 };
-// Flags of an Extension. With a sequence a SequenceUnit follows, and a SEQUENCE goes before the event. Both are one event in the ring: what
-// states a total happened after what its thread stamped before it, so nothing of its own may be stamped in between.
-inline constexpr std::uint32_t extension_has_totals = 1, extension_has_sequence = 2;
+// Flags of an Extension. With a sequence a SequenceUnit follows, and a SEQUENCE goes before the event; with a return, a NODE_RETURNED. They
+// are one event in the ring: what states a total happened after what its thread stamped before it, so nothing of its own may be stamped in
+// between.
+inline constexpr std::uint32_t extension_has_totals = 1, extension_has_sequence = 2, extension_has_return = 4;
 struct alignas(32) SequenceUnit {
   std::uint64_t number;
 };

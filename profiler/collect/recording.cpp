@@ -282,17 +282,15 @@ void Recording::begin_thread(std::uint32_t lane, const Unit* units) {
   writer_->define_thread(thread, static_cast<std::int64_t>(units->a), std::string_view(name.name, strnlen(name.name, sizeof name.name)));
 }
 
-// Says before the block that is `event` what number its thread's next node will get.
-void Recording::append_sequence(const writer::Event& event, const Unit* unit) {
-  channel::SequenceUnit sequence;
-  std::memcpy(&sequence, unit, sizeof sequence);
+// Of the thread of the block that is `event`, before it.
+void Recording::append_before(const writer::Event& event, std::uint8_t kind, std::int64_t number) {
   writer::Event made;
   made.time_ns = event.time_ns;
-  made.kind = channel::kind_sequence;
+  made.kind = kind;
   made.phase = event.phase;
   made.thread = event.thread;
   made.scope = event.scope;
-  made.number = static_cast<std::int64_t>(sequence.number);
+  made.number = number;
   writer_->append(made);
 }
 
@@ -303,7 +301,12 @@ void Recording::append_block(writer::Event& event, const Unit* units, std::uint3
   if (count > 1) {
     channel::Extension extension;
     std::memcpy(&extension, units + 1, sizeof extension);
-    if (count > 2) append_sequence(event, units + 2);
+    if (count > 2) {
+      channel::SequenceUnit sequence;
+      std::memcpy(&sequence, units + 2, sizeof sequence);
+      append_before(event, channel::kind_sequence, static_cast<std::int64_t>(sequence.number));
+    }
+    if ((extension.flags & channel::extension_has_return) != 0) append_before(event, channel::kind_node_returned, 0);
     event.stream = extension.stream;
     event.stack = extension.stack;
     event.has_totals = (extension.flags & channel::extension_has_totals) != 0;

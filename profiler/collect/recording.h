@@ -86,7 +86,7 @@ class Recording final : private OrderSink {
   bool define(const channel::EntryHeader& header, const char* payload);
   void state_losses(bool at_once);
   void begin_thread(std::uint32_t lane, const channel::Unit* units);
-  void append_sequence(const writer::Event& event, const channel::Unit* unit);
+  void append_before(const writer::Event& event, std::uint8_t kind, std::int64_t number);
   void append_block(writer::Event& event, const channel::Unit* units, std::uint32_t count);
   void append_value(writer::Event& event, const channel::Unit* units, std::uint32_t count);
 

@@ -182,6 +182,11 @@ class TorchEvents {
     for (int i = slots; i-- != 0;) {
       add(proto::EVENT_NODE_BEGIN, first + i).name = name;
       make(place(4, i));
+      if (i % 2 == 0) {
+        add(proto::EVENT_NODE_RETURNED);
+        make(place(5, i));
+        free(place(5, i));
+      }
       free(place(3, i));
       if (i + 1 != slots) free(place(4, i + 1));
       add(proto::EVENT_NODE_END, first + i).name = name;

@@ -226,9 +226,9 @@ class RandomEvidence {
     trace.add(made);
   }
   void state() {
-    constexpr int kinds[] = {proto::EVENT_VALUE_RETAIN, proto::EVENT_VALUE_DROP,    proto::EVENT_VALUE_USE,
-                             proto::EVENT_VALUE_REMAKE, proto::EVENT_VALUE_OFFLOAD, proto::EVENT_STORAGE,
-                             proto::EVENT_COLLECTIVE,   proto::EVENT_HOLDER,        proto::EVENT_SEQUENCE};
+    constexpr int kinds[] = {proto::EVENT_VALUE_RETAIN,  proto::EVENT_VALUE_DROP,   proto::EVENT_VALUE_USE,  proto::EVENT_VALUE_REMAKE,
+                             proto::EVENT_VALUE_OFFLOAD, proto::EVENT_STORAGE,      proto::EVENT_COLLECTIVE, proto::EVENT_HOLDER,
+                             proto::EVENT_SEQUENCE,      proto::EVENT_NODE_RETURNED};
     writer::Event made = test::event(kinds[random_.below(std::size(kinds))], 0);
     made.heap = heap_;
     made.address = random_.below(10) == 0 ? 0 : 0x1000 * (1 + random_.below(60)) + random_.below(0x800);

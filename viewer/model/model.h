@@ -66,6 +66,7 @@ struct Op {
   bool packs_before = false;  // its saves are packed before its kernel runs
   bool random = false, side_effect = false;
   bool continues = false;       // a further part of the op before it
+  bool after_function = false;  // of a further part in backward: the node's function has returned, and what it had unpacked is gone
   std::uint64_t cost = 0;       // in Model::cost_unit
   std::uint64_t workspace = 0;  // bytes
   Slice reads, writes, saves, frees;

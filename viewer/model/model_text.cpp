@@ -183,6 +183,7 @@ class Writer {
     if (in.random) out.set_random("yes");
     out.set_side_effect(in.side_effect);
     out.set_continues(in.continues);
+    out.set_after_function(in.after_function);
     if (in.forward != none) out.set_backward_of(model_.ops[in.forward].id);
     line("op", out);
   }

@@ -112,6 +112,7 @@ class ProgramReader {
     out.random = !stated.random().empty();
     out.side_effect = stated.side_effect();
     out.continues = stated.continues();
+    out.after_function = stated.after_function();
     ModelBuilder::Lists lists;
     if (!errors_.size(place, "cost", stated.has_cost(), stated.cost(), "work", stated.work(), dims_, out.cost) ||
         !errors_.size(place, "workspace", stated.has_workspace(), stated.workspace(), "workspace_size", stated.workspace_size(), dims_,
@@ -152,12 +153,14 @@ class ProgramReader {
 
   // A backward op reads what its forward op saves, unless it says what it reads.
   bool forward_of(const proto::Program::Op& stated, const Place& place, ModelBuilder::Lists& lists, Op& out) {
-    if (stated.backward_of().empty()) return true;
+    if (stated.backward_of().empty()) {
+      return !stated.after_function() || errors_.fail_at(place, "after_function", -1, "stands at an op without backward_of");
+    }
     const auto found = ops_.find(stated.backward_of());
     if (found == ops_.end()) return errors_.fail_at(place, "backward_of", -1, "'" + stated.backward_of() + "' is no op above this one");
     if (out.phase != Phase::backward) return errors_.fail_at(place, "backward_of", -1, "stands at an op of another phase than backward");
     out.forward = found->second;
-    if (stated.reads().empty() && !builder_.model.conventions.frees_are_listed) {
+    if (stated.reads().empty() && !stated.after_function() && !builder_.model.conventions.frees_are_listed) {
       const auto saves = builder_.model.list(builder_.model.ops[out.forward].saves);
       lists.reads.assign(saves.begin(), saves.end());
     }

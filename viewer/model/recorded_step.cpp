@@ -55,6 +55,7 @@ struct Draft {
   std::uint32_t scope = 0, thread = 0;
   std::int64_t node = no_node;  // sequence number
   std::uint32_t name = 0;       // String id: of the node that runs in backward
+  bool after_function = false;
   std::uint64_t time_ns = 0;
   std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
 };
@@ -142,6 +143,7 @@ class StepReader {
     std::int64_t next_node = no_node;                                 // the number that its next node gets
     std::int64_t first_node = no_node;                                // ... when the step began
     std::int64_t walked = no_node;                                    // the node whose slots the walk states
+    bool returned = false;                                            // the function of the node that runs
     ledger::OpenStack<std::pair<std::uint32_t, std::int64_t>> nodes;  // of backward: name, number
   };
   struct Saved {
@@ -171,10 +173,15 @@ class StepReader {
       case Kind::scope_end:
         return entered(event, thread, event.scope < file_.dictionary().scopes.size() ? file_.dictionary().scopes[event.scope].parent : 0);
       case Kind::node_begin:
+        thread.returned = false;
         thread.nodes.begin(ledger::node_key(event.name, event.number), {event.name, event.number});
         if (in_step(event)) node_runs(event);
         return;
-      case Kind::node_end: thread.nodes.end(ledger::node_key(event.name, event.number)); return;
+      case Kind::node_returned: thread.returned = !thread.nodes.empty(); return;
+      case Kind::node_end:
+        thread.returned = false;
+        thread.nodes.end(ledger::node_key(event.name, event.number));
+        return;
       case Kind::backward_end: thread.nodes.clear(); return;
       case Kind::graph_node:
         thread.walked = event.number;
@@ -202,25 +209,28 @@ class StepReader {
     return thread.next_node > thread.first_node ? thread.next_node - 1 : no_node;
   }
 
-  Draft& draft(const Event& event, std::int64_t node, std::uint32_t name) {
+  Draft& draft(const Event& event, std::int64_t node, std::uint32_t name, bool after_function) {
     Draft each;
     each.phase = event.phase;
     each.scope = event.scope;
     each.thread = event.thread;
     each.node = node;
     each.name = name;
+    each.after_function = after_function;
     each.time_ns = event.time_ns;
     drafts_.push_back(std::move(each));
     return drafts_.back();
   }
-  static bool continues(const Draft& last, const Event& event, std::int64_t node, std::uint32_t name) {
-    return last.phase == event.phase && last.thread == event.thread && last.node == node && last.name == name && last.scope == event.scope;
+  static bool continues(const Draft& last, const Event& event, std::int64_t node, std::uint32_t name, bool after_function) {
+    return last.phase == event.phase && last.thread == event.thread && last.node == node && last.name == name &&
+           last.scope == event.scope && last.after_function == after_function;
   }
 
   void allocated(const Event& event, const Thread& thread) {
     std::uint32_t name = 0;
     const std::int64_t node = node_at(event, thread, name);
-    if (drafts_.empty() || !drafts_.back().frees.empty() || !continues(drafts_.back(), event, node, name)) draft(event, node, name);
+    if (drafts_.empty() || !drafts_.back().frees.empty() || !continues(drafts_.back(), event, node, name, thread.returned))
+      draft(event, node, name, thread.returned);
     drafts_.back().writes.push_back(static_cast<std::uint32_t>(event.allocation));
   }
 
@@ -231,16 +241,16 @@ class StepReader {
     std::uint32_t name = 0;
     const std::int64_t node = node_at(event, thread, name);
     const bool own = event.phase != Phase::forward && event.phase != Phase::loss;
-    if (drafts_.empty() || (own && !continues(drafts_.back(), event, node, name)) ||
+    if (drafts_.empty() || (own && !continues(drafts_.back(), event, node, name, thread.returned)) ||
         (!own && drafts_.back().phase != Phase::forward && drafts_.back().phase != Phase::loss))
-      draft(event, node, name);
+      draft(event, node, name, thread.returned);
     drafts_.back().frees.push_back(static_cast<std::uint32_t>(event.allocation));
   }
 
   // A node that holds something is an op, even where it makes nothing.
   void node_runs(const Event& event) {
     if (event.number < 0 || saves_.find(event.number) == saves_.end()) return;
-    draft(event, event.number, event.name);
+    draft(event, event.number, event.name, false);
   }
 
   void saved(const Event& event, std::int64_t node) {
@@ -274,7 +284,8 @@ class StepReader {
       if (!kept.empty() && !empty) {
         Draft& last = kept.back();
         // The empty draft of a node's begin takes the node's first events.
-        if (last.writes.empty() && last.frees.empty() && last.phase == each.phase && last.node == each.node && last.thread == each.thread) {
+        if (last.writes.empty() && last.frees.empty() && last.phase == each.phase && last.node == each.node && last.thread == each.thread &&
+            !each.after_function) {
           last.writes = std::move(each.writes);
           last.frees = std::move(each.frees);
           last.scope = each.scope;
@@ -424,6 +435,7 @@ class StepReader {
       op.continues = index > 0 && each.node != no_node && is_forward(each.phase) && drafts_[index - 1].node == each.node &&
                      is_forward(drafts_[index - 1].phase);
       if (each.phase == Phase::backward && each.node != no_node) {
+        op.after_function = each.after_function;
         if (const auto forward = first_op.find(each.node); forward != first_op.end() && forward->second < index)
           op.forward = forward->second;
         if (op.forward != none && first_backward[each.node] == index) needs(each.node, index, death, lists.reads);

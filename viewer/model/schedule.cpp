@@ -278,6 +278,7 @@ class RegionSchedule {
     if (model_.conventions.drop_at_region_end) find_outputs();
     find_stops();
     find_pinned();
+    find_returns();
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
       const std::uint32_t own = home(tensor);
       if (own == none || !model_.tensors[tensor].value) continue;
@@ -389,6 +390,28 @@ class RegionSchedule {
   bool makes_only_kept(std::uint32_t op) const {
     const auto writes = model_.list(model_.ops[op].writes);
     return std::all_of(writes.begin(), writes.end(), [&](std::uint32_t tensor) { return tensors_[tensor].kept; });
+  }
+
+  // What a node has saved goes when the engine lets go of the node; what a hook gives it in that place, with its function.
+  void find_returns() {
+    std::vector<std::uint32_t> unpacked_by(tensors_.size(), none);  // forward op
+    std::uint32_t function = none;                                  // the last op of the function that `forward` is the node of
+    std::uint32_t forward = none;
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      const Op& op = model_.ops[index];
+      if (op.forward == none || region_of(op.forward) == none) continue;
+      for (const std::uint32_t tensor : model_.list(op.reads)) unpacked_by[tensor] = op.forward;
+      if (!op.after_function) {
+        function = index;
+        forward = op.forward;
+      } else if (forward == op.forward) {
+        for (const std::uint32_t tensor : model_.list(op.frees)) {
+          if (unpacked_by[tensor] != op.forward || home(tensor) != region_of(op.forward)) continue;
+          if (returns_.empty()) returns_.resize(model_.ops.size());
+          returns_[function].push_back(tensor);
+        }
+      }
+    }
   }
 
   // What a region reads from outside must live when it runs again. Where reads are not known: what lived when the region began and
@@ -629,6 +652,9 @@ class RegionSchedule {
     append(Do::run, phase, op);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) lives(tensor);
     for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) end_of(tensor, phase, op);
+    if (!returns_.empty())
+      for (const std::uint32_t tensor : returns_[op])
+        if (now_.reruns[home(tensor)]) end_of(tensor, phase, op);
     outside_ends(op, phase);
     if (!until_.empty())
       for (const std::uint32_t tensor : until_[op]) release(tensor, phase);
@@ -707,7 +733,7 @@ class RegionSchedule {
   std::vector<std::uint32_t> region_of_, last_part_;  // by op: its region; the last part of its operator
   std::vector<Work> work_;
   std::vector<std::uint32_t> pinned_until_;
-  std::vector<std::vector<std::uint32_t>> until_, ends_, given_up_;                     // by op
+  std::vector<std::vector<std::uint32_t>> until_, ends_, given_up_, returns_;           // by op
   std::unordered_map<std::string_view, std::map<std::uint32_t, std::uint32_t>> calls_;  // of a region, by module: runs of its ops
   bool ends_known_ = false;
   Lives now_;

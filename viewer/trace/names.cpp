@@ -41,7 +41,7 @@ static_assert(static_cast<int>(Kind::handle_create) == proto::EVENT_HANDLE_CREAT
 static_assert(static_cast<int>(Kind::import_end) == proto::EVENT_IMPORT_END);
 static_assert(static_cast<int>(Kind::backward_end) == proto::EVENT_BACKWARD_END && static_cast<int>(Kind::phase) == proto::EVENT_PHASE);
 static_assert(static_cast<int>(Kind::value_mutate) == proto::EVENT_VALUE_MUTATE && static_cast<int>(Kind::storage) == proto::EVENT_STORAGE);
-static_assert(static_cast<int>(Kind::node_end) == proto::EVENT_NODE_END && static_cast<int>(Kind::holder) == proto::EVENT_HOLDER);
+static_assert(static_cast<int>(Kind::node_returned) == proto::EVENT_NODE_RETURNED && static_cast<int>(Kind::holder) == proto::EVENT_HOLDER);
 static_assert(static_cast<int>(Kind::sequence) == proto::EVENT_SEQUENCE);
 static_assert(static_cast<int>(ScopeKind::region) == proto::SCOPE_REGION && static_cast<int>(ScopeKind::module) == proto::SCOPE_MODULE);
 
@@ -132,6 +132,7 @@ std::string_view kind_name(Kind kind) {
     case Kind::graph_node: return "graph_node";
     case Kind::node_begin: return "node_begin";
     case Kind::node_end: return "node_end";
+    case Kind::node_returned: return "node_returned";
     case Kind::value_create: return "create";
     case Kind::value_retain: return "keep";
     case Kind::value_drop: return "drop";

@@ -75,6 +75,7 @@ enum class Kind : std::uint8_t {
   graph_node,
   node_begin,
   node_end,
+  node_returned,
   value_create = 64,
   value_retain,
   value_drop,

@@ -112,6 +112,21 @@ TEST(Captures, TheOneOfFormat13SaysWhichNodeABlockIsOf) {
   EXPECT_EQ(next[2], std::int64_t{1} << 40);
 }
 
+// And of format 1.4: which blocks of a node its function did not make.
+TEST(Captures, TheOneOfFormat14SaysWhereAFunctionHasReturned) {
+  const Result<trace::TraceFile> file = trace::TraceFile::open((folder / "format-1.4.liveset").string());
+  ASSERT_TRUE(file) << file.error().message();
+  bool returned = false;
+  std::vector<bool> after;
+  ASSERT_TRUE(trace::for_each_event(*file, [&](const trace::Event& event) {
+    if (event.kind == trace::Kind::node_begin) returned = false;
+    if (event.kind == trace::Kind::node_returned) returned = true;
+    if (event.kind == trace::Kind::alloc && event.size == 2048) after.push_back(returned);
+    return true;
+  }));
+  EXPECT_THAT(after, testing::ElementsAre(false, true, false, false));
+}
+
 }  // namespace
 }  // namespace liveset
 

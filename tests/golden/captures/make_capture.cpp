@@ -107,6 +107,31 @@ void append_sequences(writer::TraceWriter& writer) {
   }
 }
 
+// What format 1.4 says of nodes: where the function has returned, before the first block after it.
+void append_returns(writer::TraceWriter& writer) {
+  std::uint64_t time = 2'500'000;
+  std::uint64_t place = 0x7d0000000000;
+  const auto say = [&](writer::Event event) {
+    event.time_ns = time += 33;
+    event.thread = 1;
+    event.phase = proto::PHASE_BACKWARD;
+    writer.append(event);
+  };
+  const auto node = [&](int kind, std::int64_t number) {
+    writer::Event event = test::event(kind, 0);
+    event.name = 5;
+    event.number = number;
+    say(event);
+  };
+  for (const std::int64_t number : {41, 40}) {
+    node(proto::EVENT_NODE_BEGIN, number);
+    say(test::allocation(0, place += 0x1000, 2048, 2));
+    if (number == 41) say(test::event(proto::EVENT_NODE_RETURNED, 0));
+    say(test::allocation(0, place += 0x1000, 2048, 2));
+    node(proto::EVENT_NODE_END, number);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -128,6 +153,7 @@ int main(int argc, char** argv) {
   append_kinds(*writer);
   append_facts(*writer);
   append_sequences(*writer);
+  append_returns(*writer);
   writer->calibrate(5000, 7000);
   writer->lose(proto::Loss::RING_FULL, 17);
   writer->flush();

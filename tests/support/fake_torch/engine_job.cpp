@@ -1,4 +1,4 @@
-// engine_job nodes | buckets | two_models | time TURNS: a job on the fake libtorch_cpu.so.
+// engine_job nodes | sums | buckets | two_models | time TURNS: a job on the fake libtorch_cpu.so.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -69,6 +69,30 @@ void nodes() {
   run(other);
 }
 
+struct SummingBackward0 final : Node {
+  SummingBackward0(std::uint64_t number, std::size_t bytes) : Node(number), sum_bytes(bytes) {}
+  void apply() override { allocate(64); }
+  void sum_to_shape() override {
+    if (sum_bytes == 1) throw std::runtime_error("of no such shape");
+    if (sum_bytes != 0) allocate(sum_bytes);
+  }
+  std::size_t sum_bytes;
+};
+
+// A sum, none, one that fails, and a node after it.
+void sums() {
+  heap = liveset_heap_open("cpu/fake", 0, 0);
+  std::uint64_t number = 9;
+  for (const std::size_t bytes : {128, 0, 1, 0}) {
+    SummingBackward0 node(number--, bytes);
+    try {
+      run(node);
+    } catch (const std::runtime_error& error) {
+      std::puts(error.what());
+    }
+  }
+}
+
 // Deeper in the stack than the reducer's frames were.
 __attribute__((noinline)) void allocate_further_down(std::size_t bytes) {
   char deep[65536];
@@ -114,6 +138,8 @@ void time(long turns) {
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "nodes") == 0) {
     nodes();
+  } else if (argc == 2 && std::strcmp(argv[1], "sums") == 0) {
+    sums();
   } else if (argc == 2 && std::strcmp(argv[1], "buckets") == 0) {
     buckets();
   } else if (argc == 2 && std::strcmp(argv[1], "two_models") == 0) {

@@ -10,6 +10,7 @@ struct Node {
   explicit Node(std::uint64_t number) : sequence_number(number) {}
   virtual ~Node();
   virtual void apply() = 0;
+  virtual void sum_to_shape() {}
   std::uint64_t other = 7;
   std::uint64_t sequence_number;
 };

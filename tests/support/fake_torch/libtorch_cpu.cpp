@@ -3,13 +3,22 @@
 #include "tests/support/fake_torch/fake_torch.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 #include <vector>
 
+namespace at {
+struct Tensor {};
+}  // namespace at
+
 namespace torch::autograd {
 
+struct Edge {
+  Node* node;
+};
 struct GraphTask {};
 struct InputBuffer {};
 struct ReadyQueue {};
@@ -20,7 +29,18 @@ struct Engine {
 
 Node::~Node() = default;
 
-void Engine::evaluate_function(std::shared_ptr<GraphTask>&, Node* node, InputBuffer&, const std::shared_ptr<ReadyQueue>&) { node->apply(); }
+void validate_outputs(const std::vector<Edge>& edges, std::vector<at::Tensor>& gradients,
+                      const std::function<std::string(const std::string&)>& message);
+
+void Engine::evaluate_function(std::shared_ptr<GraphTask>&, Node* node, InputBuffer&, const std::shared_ptr<ReadyQueue>&) {
+  node->apply();
+  std::vector<at::Tensor> gradients;
+  validate_outputs({{node}}, gradients, [](const std::string& message) { return message; });
+}
+
+void validate_outputs(const std::vector<Edge>& edges, std::vector<at::Tensor>&, const std::function<std::string(const std::string&)>&) {
+  edges.front().node->sum_to_shape();
+}
 
 void run(Node& node) {
   Engine engine;

@@ -137,7 +137,7 @@ TEST_F(InfoAndDump, InfoJsonSaysWhereTheBytesWent) {
 TEST_F(InfoAndDump, InfoTableIsForPeople) {
   const Ran ran = run_liveset("info " + path_);
   EXPECT_EQ(ran.status, 0);
-  for (const char* text : {"1.3, written by liveset 0.1.0-test", "6 in 2 chunks, 1 allocation\n", "trainer --steps 3",
+  for (const char* text : {"1.4, written by liveset 0.1.0-test", "6 in 2 chunks, 1 allocation\n", "trainer --steps 3",
                            "pid 42, child of 7, on host", "2023-11-14 22:13:20 UTC", "cannot see", "the rest",
                            "Health: 7 events lost, 1 free without its allocation", "7 lost before event 6", "ring_full"}) {
     EXPECT_THAT(ran.out, HasSubstr(text));
@@ -184,7 +184,7 @@ TEST_F(InfoAndDump, ANewerMajorVersionIsRefused) {
     EXPECT_EQ(ran.status, 3);
     EXPECT_EQ(ran.out, "");
     EXPECT_THAT(ran.err,
-                HasSubstr("written in format 7.3 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
+                HasSubstr("written in format 7.4 by liveset builder; this liveset reads formats up to 1.x (use a newer liveset)\n"));
   }
 }
 

@@ -50,6 +50,7 @@ TEST(Numbers, EventKindsAreThoseOfTheTrace) {
   EXPECT_EQ(int{channel::kind_graph_node}, proto::EVENT_GRAPH_NODE);
   EXPECT_EQ(int{channel::kind_node_begin}, proto::EVENT_NODE_BEGIN);
   EXPECT_EQ(int{channel::kind_node_end}, proto::EVENT_NODE_END);
+  EXPECT_EQ(int{channel::kind_node_returned}, proto::EVENT_NODE_RETURNED);
   EXPECT_EQ(int{channel::kind_retain}, proto::EVENT_VALUE_RETAIN);
   EXPECT_EQ(int{channel::kind_drop}, proto::EVENT_VALUE_DROP);
   EXPECT_EQ(int{channel::kind_use}, proto::EVENT_VALUE_USE);

@@ -428,6 +428,32 @@ TEST_F(RecorderTest, SequencesAreSaidWhereTheyChange) {
   EXPECT_EQ(sequences[3].scope, scope);
 }
 
+// Before the first block after the return, in the same event of the ring: alone, and with a number and totals.
+TEST_F(RecorderTest, ReturnsAreSaidBeforeTheFirstBlockAfterThem) {
+  const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr);
+  const Totals totals{64, 4096};
+  say_node_returned(true);  // of a thread that has recorded nothing
+  std::uint64_t next = 0x1000;
+  const auto allocate = [&](const Totals* counters) { record_alloc(heap, next += 0x1000, 64, 0, Phase::backward, counters); };
+  record_node(channel::kind_node_begin, intern_string("SumBackward0", 12), 3);
+  say_node_returned(true);
+  record_free(heap, 0x1000, 64, Phase::other, nullptr);  // takes nothing
+  say_node_returned(false);
+  allocate(nullptr);
+  say_node_returned(true);
+  allocate(nullptr);
+  allocate(nullptr);
+  say_node_returned(false);
+  sequence_source = [] { return std::uint64_t{9}; };
+  say_node_returned(true);
+  allocate(&totals);
+  say_node_returned(false);
+  sequence_source = nullptr;
+  std::string said;
+  for (const trace::Event& event : events()) said += std::string(trace::kind_name(event.kind)) + " ";
+  EXPECT_EQ(said, "node_begin free_unmatched alloc node_returned alloc alloc sequence node_returned alloc ");
+}
+
 TEST_F(RecorderTest, BlocksAreWhatIsStatedUntilThatEnds) {
   const std::uint32_t heap = intern_heap("cpu", 0, 0, nullptr);
   record_alloc(heap, 0x1000, 64, 0, Phase::other, nullptr);

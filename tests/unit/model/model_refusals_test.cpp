@@ -73,6 +73,8 @@ TEST(ModelRefusals, OpsAndTensors) {
   changed("saves: 'z'", "saves: 'z' workspace_size: '1/0'", "line 3: general.op[1].workspace_size '1/0'");
   changed("phase: 'loss'", "phase: 'optimizer' backward {}", "line 4: general.op[2].backward stands at an op that is no forward op");
   changed("phase: 'loss'", "phase: 'backward' backward_of: 'h'", "line 4: general.op[2].backward_of 'h' is no op above this one");
+  changed("phase: 'loss'", "phase: 'backward' after_function: true",
+          "line 4: general.op[2].after_function stands at an op without backward_of");
   changed("id: 'loss'", "id: 'g'", "line 4: general.op[2].id 'g' is a duplicate");
   changed("reads: 'x'", "reads: 'z'", "op 'f' reads 'z', which nothing has made yet");
   changed("id: 'y' bytes: 8", "bytes: 8", "general.tensor[1] has no id");

@@ -54,11 +54,11 @@ TEST_F(BadFiles, OneByte) { EXPECT_THAT(refused_bytes("\n").message(), HasSubstr
 TEST_F(BadFiles, ANewerMajorVersionNamesBothVersions) {
   proto::Header header = test::plain_header();
   header.set_format_major(2);
-  header.set_format_minor(3);
+  header.set_format_minor(4);
   header.set_tool_version("9.1.0");
   EXPECT_THAT(
       refused_bytes(TraceBuilder().header(header).bytes()).message(),
-      AllOf(HasSubstr("written in format 2.3 by liveset 9.1.0"), HasSubstr("reads formats up to 1.x"), HasSubstr("use a newer liveset")));
+      AllOf(HasSubstr("written in format 2.4 by liveset 9.1.0"), HasSubstr("reads formats up to 1.x"), HasSubstr("use a newer liveset")));
 }
 
 TEST_F(BadFiles, ANewerMajorVersionMayHaveChangedTheChecksum) {
