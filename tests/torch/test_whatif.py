@@ -10,7 +10,7 @@ FACTS = json.loads((ACCEPTANCE / "torch_gpt_cpu.json").read_text())
 TRAIN = SOURCE / "samples/torch_gpt/train.py"
 JOB = JOBS / "closed_loop.py"
 # blocks, the operator whose outputs `selective` keeps
-NETWORKS = {"mlp": (6, "addmm"), "resnet": (4, "convolution"), "encoder": (5, "addmm")}
+NETWORKS = {"mlp": (6, "addmm"), "resnet": (4, "convolution"), "prenorm": (5, "addmm"), "encoder": (5, "addmm")}
 
 
 def policies(network):

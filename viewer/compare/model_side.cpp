@@ -207,6 +207,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
     side.peak_is_estimate = is_estimate(peak_event_);
+    side.peak_is_rounded = kind == model::CounterKind::requested && prediction_.memory.peak_is_rounded;
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
     side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);
     if (is_device && model_->physical.communication != 0) {
@@ -275,6 +276,7 @@ void ModelSide::prefer_other() {
   side.peak.bytes = side.peak.block_bytes;
   side.extras = {};
   side.peak_is_estimate = is_estimate(peak_event_);
+  side.peak_is_rounded = side.peak_is_rounded && peak_event_ == prediction_.memory.peak_event;
   side.items.clear();
   side.rest_blocks = 0;
   side.rest = {};

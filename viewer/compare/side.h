@@ -93,6 +93,7 @@ struct Side {
   std::optional<Moment> at_other;  // the moment at the other side's peak
   bool peak_moment_known = true;   // false: the counter's highest value is known and not when it was; the moment is that of `allocated`
   bool peak_is_estimate = false;   // of a model (model::MemoryEvent::is_estimate)
+  bool peak_is_rounded = false;    // of a model, of requested (model::MemoryCurve)
   std::vector<Item> items;         // live at the peak, in the order of birth; the first max_items
   std::vector<std::string> texts;  // index 0 is empty
   GapBytes extras{};               // of the counter, beyond blocks

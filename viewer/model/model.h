@@ -48,6 +48,7 @@ struct Tensor {
   bool accumulates = false;      // one for all microbatches
   bool wrapped_number = false;   // a number of the program that torch saves without hooks: no region drops it
   bool given = false;            // one of Model::inputs
+  bool rounded = false;          // its bytes are its block's, which an allocator rounds up: what was asked for may be less
   bool once = false;             // stays when it is made; an op that runs again does not make it again
   std::uint32_t block = none;    // of a recorded step: the ordinal of its block in the trace
 };
@@ -77,6 +78,7 @@ struct StaticStorage {
   std::uint64_t bytes = 0;
   trace::MemoryClass memory_class = trace::MemoryClass::parameter;
   std::uint64_t from_step = 0;
+  bool rounded = false;        // as Tensor::rounded
   std::uint32_t block = none;  // as Tensor::block
 };
 
@@ -150,6 +152,7 @@ struct Model {
   // Of a recorded step: what its job did before. Null: not known, the step is one of many that are alike.
   std::shared_ptr<const std::vector<PastPart>> past;
 
+  bool has_rounded() const;  // tensors whose size is their block's
   bool costs_are_times() const { return cost_unit == "ns"; }
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   // One for all microbatches: a sum, or what a step with listed frees is given.

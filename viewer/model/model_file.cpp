@@ -174,6 +174,7 @@ class Reader {
       const Place place = root.inner("static_storage", i);
       StaticStorage storage;
       storage.id = stated.id();
+      storage.rounded = stated.rounded();
       if (storage.id.empty()) errors_.fail(place.line("id", -1) + place.path + " has no id");
       if (!ids.insert(storage.id).second) errors_.fail_at(place, "id", -1, "'" + storage.id + "' is a duplicate");
       if (!stated.memory_class().empty()) read_class(stated.memory_class(), place, "memory_class", errors_, storage.memory_class);

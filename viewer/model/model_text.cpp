@@ -29,6 +29,7 @@ class Writer {
       out.set_memory_class(std::string(trace::class_name(storage.memory_class)));
       out.set_bytes(static_cast<std::int64_t>(storage.bytes));
       out.set_from_step(static_cast<std::int64_t>(storage.from_step));
+      out.set_rounded(storage.rounded);
       line("static_storage", out);
     }
     if (model_.rotor)
@@ -159,6 +160,7 @@ class Writer {
     out.set_for_backward(in.for_backward);
     out.set_accumulates(in.accumulates);
     out.set_wrapped_number(in.wrapped_number);
+    out.set_rounded(in.rounded);
     line("tensor", out);
   }
 

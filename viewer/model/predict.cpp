@@ -26,6 +26,9 @@ class Executor {
         coming_.push_back(&storage);
     out_.memory.static_bytes = static_bytes(model, options);
     live_bytes_ = out_.memory.peak_bytes = out_.memory.static_bytes;
+    rounded_ = static_cast<std::uint64_t>(std::count_if(out_.memory.statics.begin(), out_.memory.statics.end(),
+                                                        [](const StaticStorage& storage) { return storage.rounded; }));
+    out_.memory.peak_is_rounded = rounded_ != 0;
     std::fill(std::begin(out_.memory.phase_peak), std::end(out_.memory.phase_peak), 0);
   }
 
@@ -249,6 +252,8 @@ class Executor {
     block.memory_class = memory_class;
     block.phase = phase_;
     block.bytes = bytes;
+    block.rounded = tensor < tensors_ && tensor_of(tensor).rounded;
+    rounded_ += block.rounded ? 1 : 0;
     block.made = memory.events.size();
     memory.blocks.push_back(block);
     live_bytes_ += bytes;
@@ -260,6 +265,7 @@ class Executor {
     MemoryCurve& memory = out_.memory;
     memory.blocks[index].freed = memory.events.size();
     live_bytes_ -= memory.blocks[index].bytes;
+    rounded_ -= memory.blocks[index].rounded ? 1 : 0;
     add_event(index, false);
   }
 
@@ -267,13 +273,15 @@ class Executor {
     MemoryCurve& memory = out_.memory;
     if (live_bytes_ > memory.peak_bytes) memory.peak_event = memory.events.size();
     const bool is_uncertain = phase_ == Phase::optimizer ? optimizer_makes_states_ : is_estimate_;
-    const auto raise = [&](std::uint64_t& peak, bool& is_estimate) {
-      is_estimate = live_bytes_ > peak ? is_uncertain : is_estimate && (is_uncertain || live_bytes_ < peak);
+    const auto raise = [&](std::uint64_t& peak, bool& is_estimate, bool& is_rounded) {
+      const auto raise_mark = [&](bool& mark, bool now) { mark = live_bytes_ > peak ? now : mark && (now || live_bytes_ < peak); };
+      raise_mark(is_estimate, is_uncertain);
+      raise_mark(is_rounded, rounded_ != 0);
       peak = std::max(peak, live_bytes_);
     };
-    raise(memory.peak_bytes, memory.peak_is_estimate);
+    raise(memory.peak_bytes, memory.peak_is_estimate, memory.peak_is_rounded);
     const auto phase = static_cast<std::size_t>(phase_);
-    raise(memory.phase_peak[phase], memory.phase_is_estimate[phase]);
+    raise(memory.phase_peak[phase], memory.phase_is_estimate[phase], memory.phase_is_rounded[phase]);
     MemoryEvent event;
     event.block = block;
     event.op = op_;
@@ -291,6 +299,7 @@ class Executor {
   std::vector<State> states_;
   std::vector<std::uint32_t> read_ids_;
   std::uint64_t live_bytes_ = 0, recompute_cost_ = 0;
+  std::uint64_t rounded_ = 0;  // blocks and statics that live
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
   std::vector<const StaticStorage*> coming_;  // in this step, and not there yet

@@ -21,6 +21,7 @@ struct PredictedBlock {
   trace::MemoryClass memory_class = trace::MemoryClass::none;
   trace::Phase phase = trace::Phase::forward;
   bool came_back = false;  // prefetched: `op` made it, but does not run then
+  bool rounded = false;    // Tensor::rounded
   bool stays = false;      // a static storage of later steps, which comes in this one; `tensor` is in Prediction::extra
   std::uint64_t bytes = 0;
   std::uint64_t made = 0, freed = never;
@@ -47,6 +48,9 @@ struct MemoryCurve {
   // The peak is reached at events that are estimates, and at no other.
   bool peak_is_estimate = false;
   bool phase_is_estimate[trace::phase_count] = {};
+  // At every such event lives what is rounded: what was asked for may be less.
+  bool peak_is_rounded = false;
+  bool phase_is_rounded[trace::phase_count] = {};
 };
 
 struct Prediction {

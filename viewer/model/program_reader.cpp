@@ -67,6 +67,7 @@ class ProgramReader {
     out.for_backward = stated.for_backward();
     out.accumulates = stated.accumulates();
     out.wrapped_number = stated.wrapped_number();
+    out.rounded = stated.rounded();
     if (!stated.view_of().empty()) {
       const auto found = tensors_.find(stated.view_of());
       if (found == tensors_.end()) {

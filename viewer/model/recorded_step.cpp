@@ -78,7 +78,7 @@ class Statements {
       if (ordinal == ledger::BlockFinder::none) return;
       stated_ = static_cast<std::uint32_t>(ordinal);
       const Block& block = *ledger_.blocks.find(stated_);
-      if (rounds_ && event.size != 0 && event.size < ledger_.blocks.bytes(block)) requested_[stated_] = event.size;
+      if (rounds_ && event.size != 0 && event.size <= ledger_.blocks.bytes(block)) requested_[stated_] = event.size;
     }
   }
   // The block that the last event speaks of; none: of none.
@@ -86,6 +86,8 @@ class Statements {
   // Segments of the heap grew.
   bool expands() const { return expands_; }
 
+  // The block is of an allocator that rounds up, and nothing says what was asked for.
+  bool is_rounded(std::uint32_t ordinal) const { return rounds_ && !requested_.contains(ordinal); }
   // Bytes that were asked for: the storage's where one was stated, for a caching allocator rounds up and may give more than that. Else the
   // block's.
   std::uint64_t requested(std::uint32_t ordinal) const {
@@ -360,6 +362,7 @@ class StepReader {
     Tensor tensor;
     tensor.id = unique(std::move(name));
     tensor.bytes = statements_.requested(ordinal);
+    tensor.rounded = statements_.is_rounded(ordinal);
     tensor.memory_class = ledger::class_of(block);
     tensor.wrapped_number = wrapped_.count(ordinal) != 0;
     tensor.block = ordinal;
@@ -474,6 +477,7 @@ class StepReader {
       if (block.death < step_.first_event) return;
       StaticStorage storage;
       storage.bytes = statements_.requested(ordinal);
+      storage.rounded = statements_.is_rounded(ordinal);
       storage.memory_class = ledger::class_of(block);
       storage.block = ordinal;
       const auto details = attribution_.details.find(ordinal);

@@ -98,6 +98,8 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   bool& reserved = out.is_estimate[static_cast<std::size_t>(CounterKind::reserved)];
   reserved = reserved || out.is_estimate[static_cast<std::size_t>(CounterKind::allocated)];
   std::copy(std::begin(memory.phase_is_estimate), std::end(memory.phase_is_estimate), std::begin(out.phase_is_estimate));
+  out.peak_is_rounded = memory.peak_is_rounded;
+  std::copy(std::begin(memory.phase_is_rounded), std::end(memory.phase_is_rounded), std::begin(out.phase_is_rounded));
   out.static_bytes = memory.static_bytes;
   std::copy(std::begin(prediction.memory.phase_peak), std::end(prediction.memory.phase_peak), std::begin(out.phase_peak));
   out.forward_cost = prediction.forward_cost;

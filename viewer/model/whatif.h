@@ -31,6 +31,8 @@ struct Outcome {
   PredictedCounters counters;
   std::array<bool, counter_kinds.size()> is_estimate{};  // by CounterKind: of that peak (MemoryEvent::is_estimate)
   bool phase_is_estimate[trace::phase_count] = {};
+  bool peak_is_rounded = false;  // of requested (MemoryCurve)
+  bool phase_is_rounded[trace::phase_count] = {};
   std::uint64_t static_bytes = 0;
   std::uint64_t phase_peak[trace::phase_count] = {};        // requested
   std::uint64_t forward_cost = 0, extra_cost = 0;           // in the model's unit: nanoseconds of a recorded step; re-runs are in both

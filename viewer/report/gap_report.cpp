@@ -57,7 +57,7 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
   json["label"] = or_null(label.label);
   json["peak"] = moment_json(side.peak, side.counter);
   json["peak"]["moment_known"] = side.peak_moment_known;
-  if (side.is_model) json["peak"]["estimate"] = side.peak_is_estimate;
+  if (side.is_model) json["peak"]["estimate"] = side.peak_is_estimate || side.peak_is_rounded;
   json["counters"] = ordered_json::object();
   for (const compare::KnownCounter& counter : side.counters)
     json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
@@ -110,8 +110,8 @@ std::string place_text(const ledger::Place& place) {
 
 // "about 320 B requested on cuda:0 (estimate)"
 std::string peak_text(const Side& side, const SideLabel& label, const Style& style) {
-  std::string text = (side.peak_is_estimate ? "about " : "") + format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) +
-                     (style.exact_bytes ? " B " : " ") + side.counter;
+  std::string text = (side.peak_is_estimate || side.peak_is_rounded ? "about " : "") +
+                     format_bytes(side.peak.bytes.value_or(0), style.exact_bytes) + (style.exact_bytes ? " B " : " ") + side.counter;
   if (!side.heap.empty()) text += " on " + side.heap;
   return label.label.empty() ? text : text + " (" + label.label + ")";
 }
@@ -129,6 +129,7 @@ std::string headline(const char* title, const Side& side, const SideLabel& label
     place += is_first ? "; an estimate: all that the optimizer makes in this step is counted from its start on"
                       : "; " + std::string(estimate_reason);
   }
+  if (side.peak_is_rounded) place += "; " + std::string(rounded_reason);
   return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
 }
 
@@ -244,6 +245,7 @@ std::string difference_line(const PeakComparison& found, const Style& style) {
 std::string notes_markdown(const PeakComparison& found) {
   std::string text;
   if (found.predicted.peak_is_estimate) text += "- predicted: " + std::string(estimate_reason) + "\n";
+  if (found.predicted.peak_is_rounded) text += "- predicted: " + std::string(rounded_reason) + "\n";
   if (const std::string verdict = verdict_text(found); !verdict.empty()) text += "- verdict: " + verdict + "\n";
   return text;
 }
@@ -349,7 +351,7 @@ ordered_json prediction_json(const GapReport& report) {
                        {"policy", report.predicted.policy},
                        {"counter", found.predicted.counter},
                        {"bytes", or_null(found.predicted.peak.bytes)},
-                       {"estimate", found.predicted.peak_is_estimate},
+                       {"estimate", found.predicted.peak_is_estimate || found.predicted.peak_is_rounded},
                        {"difference", nullptr},
                        {"error", nullptr},
                        {"verdict", or_null(verdict_text(found))}};

@@ -17,7 +17,8 @@ using model::MemoryEvent;
 using nlohmann::ordered_json;
 
 bool is_estimate(const model::Outcome& outcome, CounterKind kind) {
-  return outcome.is_estimate[static_cast<std::size_t>(kind)] || (outcome.counters.cache_is_estimate && kind != CounterKind::requested);
+  return outcome.is_estimate[static_cast<std::size_t>(kind)] ||
+         (kind == CounterKind::requested ? outcome.peak_is_rounded : outcome.counters.cache_is_estimate);
 }
 
 ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const CounterPeak& peak) {
@@ -108,8 +109,8 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bo
   json["phases"] = ordered_json::object();
   for (std::size_t phase = 0; phase < trace::phase_count; ++phase)
     if (outcome.phase_peak[phase] != 0)
-      json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = {{"peak_bytes", outcome.phase_peak[phase]},
-                                                                                          {"estimate", outcome.phase_is_estimate[phase]}};
+      json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = {
+          {"peak_bytes", outcome.phase_peak[phase]}, {"estimate", outcome.phase_is_estimate[phase] || outcome.phase_is_rounded[phase]}};
   json["classes"] = held_classes_json(outcome.class_bytes);
   json["parts"] = ordered_json::array();
   for (const model::PeakPart& part : outcome.parts) {
@@ -151,6 +152,7 @@ std::string memory_text(const model::Outcome& outcome, const Style& style) {
   if (outcome.counters.outside != 0)
     add(format_bytes(outcome.counters.outside, style.exact_bytes) + " outside of the allocator come on top (context, communication)");
   if (std::find(outcome.is_estimate.begin(), outcome.is_estimate.end(), true) != outcome.is_estimate.end()) add(estimate_reason);
+  if (outcome.peak_is_rounded) add(rounded_reason);
   if (outcome.counters.cache_is_estimate) add(model::cache_estimate_reason);
   if (outcome.copies()) add(copies_text(outcome, style));
   return text;

@@ -12,6 +12,9 @@
 namespace liveset::report {
 
 // Of a peak that is an estimate (model::MemoryEvent::is_estimate).
+inline constexpr std::string_view rounded_reason =
+    "requested is an estimate: of blocks that nothing is stated of (temporaries) the block's size counts, and what was asked for may be "
+    "less";
 inline constexpr std::string_view estimate_reason = "an estimate: a recorded step does not tell all that reads a value inside of a region";
 
 // Bytes by name of the class; without those of which nothing lives.

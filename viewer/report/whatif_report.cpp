@@ -43,7 +43,7 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.allocated->bytes));
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
-    const bool estimate = is_estimate(outcome), in_cache = outcome.counters.cache_is_estimate;
+    const bool estimate = is_estimate(outcome), in_cache = outcome.counters.cache_is_estimate, rounded = outcome.peak_is_rounded;
     row.push_back(Cell::words(std::string(trace::phase_name(outcome.counters.requested.phase)) +
                               (estimate && format != TableFormat::csv ? ", an estimate" : "") +
                               (in_cache && format != TableFormat::csv ? "; allocated, reserved estimates" : "")));
@@ -51,7 +51,7 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
                                              : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.single_forward_cost(), 1)));
     if (format == TableFormat::csv)
-      row.insert(row.end(), {Cell::words(estimate || in_cache ? "yes" : ""), Cell::count(outcome.offloaded_bytes),
+      row.insert(row.end(), {Cell::words(estimate || in_cache || rounded ? "yes" : ""), Cell::count(outcome.offloaded_bytes),
                              Cell::count(outcome.prefetched_bytes)});
     table.row(std::move(row));
   }
@@ -69,6 +69,8 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
     text += "\n" + memory_text(report.outcomes.front(), style);
   } else {
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(estimate_reason));
+    if (std::any_of(report.outcomes.begin(), report.outcomes.end(), [](const model::Outcome& outcome) { return outcome.peak_is_rounded; }))
+      add_note(std::string(rounded_reason));
     for (const model::Outcome& outcome : report.outcomes)
       if (outcome.counters.cache_is_estimate) add_note(outcome.policy + ": " + std::string(model::cache_estimate_reason));
     for (const model::Outcome& outcome : report.outcomes)

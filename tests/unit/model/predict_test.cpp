@@ -260,6 +260,27 @@ TEST(Predict, LongRecordedStepsAreFollowed) {
     EXPECT_EQ(predicted(*model, policy).memory.peak_bytes, count + 0U) << policy;
 }
 
+// What an allocator rounded up makes the peak of requested an estimate where it lives then, and at no other.
+TEST(Predict, AtThePeakIsWhatAnAllocatorRounded) {
+  const auto marks = [](const std::string& first, const std::string& second, const std::string& storage) {
+    const Result<Model> model =
+        parse_model("conventions { release: LISTED } static_storage { id: 'w' bytes: 5 " + storage +
+                        " } general { tensor { id: 'x' bytes: 512 " + first + " } tensor { id: 'y' bytes: 1024 " + second +
+                        " } op { id: 'f' writes: 'x' frees: 'x' }"
+                        " op { id: 'l' phase: 'loss' writes: 'y' frees: 'y' } }",
+                    "rounded");
+    EXPECT_TRUE(model) << model.error().message();
+    const MemoryCurve memory = predicted(*model, "save-all").memory;
+    EXPECT_EQ(memory.peak_bytes, 1029U);
+    EXPECT_EQ(parse_model(model_text(*model), "again")->has_rounded(), model->has_rounded());
+    return std::vector<bool>{memory.peak_is_rounded, memory.phase_is_rounded[1], memory.phase_is_rounded[2]};
+  };
+  EXPECT_EQ(marks("", "", ""), (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(marks("rounded: true", "", ""), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(marks("", "rounded: true", ""), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(marks("", "", "rounded: true"), (std::vector<bool>{true, true, true}));
+}
+
 // y = linear(s) with a bias. The graph holds s until the sum for the bias is made; what a region made again goes before it.
 //   save-all: y 10, s 100, gradients of y 10, s 100, weight 50, bias 30: 300
 //   region:   the same without the bias's, 270; then s goes, and 200 with the bias's
