@@ -522,6 +522,10 @@ class StepReader {
     out.first_event = step_.first_event;
     out.end_event = end_;
     out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
+    if (file_.header().format_minor < 4)
+      out.notes.emplace_back(
+          "recorded before format 1.4: where a backward function returned is not known, so peaks with recompute may be too high by what is "
+          "made again for one operator");
     if (heap.device_type != 0) out.notes.emplace_back("costs are the host's time to launch, not the device's");
     return out;
   }
