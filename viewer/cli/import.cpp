@@ -30,6 +30,8 @@ Status run(const Options& options, Context& context) {
     return Error{ErrorKind::usage, "", {}, "--from " + options.from + " is no format that can be imported", "there is " + names()};
   std::error_code code;
   if (!std::filesystem::exists(options.file, code)) return Error{ErrorKind::unreadable, options.file, {}, "no such file", "check the name"};
+  if (importer == nullptr && trace::TraceFile::open(options.file))
+    return Error{ErrorKind::usage, options.file, {}, "is a trace already", "every command takes it as it is"};
   if (importer == nullptr)
     return Error{ErrorKind::unreadable, options.file, {}, "no importer knows a file that begins like this", "--from takes " + names()};
   std::string out = options.out;

@@ -34,6 +34,7 @@ Result<Subject> subject_of(const Options& options, const Context& context) {
   Subject subject;
   if (is_model_file(options.model)) {
     if (Status status = refuse_step_options(options, options.model, "this is a model file"); !status) return status.take_error();
+    if (context.strict) return Error{ErrorKind::usage, options.model, {}, "--strict is for a trace, and this is a model file", ""};
     Result<model::Model> model = model::read_model(options.model);
     if (!model) return model.take_error();
     subject.model = std::move(*model);

@@ -194,6 +194,8 @@ TEST(BadInput, OptionsThatDoNotApplyAreRefused) {
       {"model " + trace + " --python python3", "--python requires --torch"},
       {"model " + trace + " -- --batch 8", "what stands behind -- is for the script of --torch"},
       {"plan " + chain + " --step 3", "are for a trace, and this is a model file"},
+      {"plan " + chain + " --strict", "--strict is for a trace, and this is a model file"},
+      {"import " + trace, "is a trace already"},
       {"fragmentation " + trace + " --top -1", "--top: '-1' is not a whole number of 0 or more"},
       {"check " + trace + " --max-peak 1GiB --top -1", "--top: '-1' is not a whole number of 0 or more"},
       {"predict " + chain + " --live", "--live is for csv, md and json"},
