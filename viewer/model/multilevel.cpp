@@ -318,6 +318,39 @@ Result<Schedule> schedule_of(const Model& model, std::span<const plan::Move> mov
   return writer.finish();
 }
 
+std::vector<plan::RotorOperation> RotorStages::operations(const plan::RotorPlan& plan) const {
+  return groups ? plan::ungroup(*groups, plan.operations) : plan.operations;
+}
+
+Result<RotorStages> rotor_stages(const plan::RotorChain& stages, std::uint64_t budget, const plan::RotorOptions& options) {
+  std::optional<plan::RotorGroups> groups;
+  if (stages.stages() > plan::max_rotor_stages) {
+    Result<plan::RotorGroups> grouped = plan::group_stages(stages, rotor_groups);
+    if (!grouped) return grouped.take_error();
+    groups = std::move(*grouped);
+  }
+  Result<plan::RotorTable> table = plan::RotorTable::make(groups ? groups->chain : stages, budget, options);
+  if (!table) return table.take_error();
+  return RotorStages{std::move(*table), std::move(groups)};
+}
+
+Result<std::vector<plan::RotorOperation>> rotor_operations(const plan::RotorChain& stages, std::uint64_t budget,
+                                                           const plan::RotorOptions& options) {
+  plan::RotorOptions alone = options;
+  alone.bounds = false;
+  const Result<RotorStages> found = rotor_stages(stages, budget, alone);
+  if (!found) return found.error();
+  const std::optional<plan::RotorPlan> plan = found->table.plan(budget);
+  if (!plan)
+    return Error{ErrorKind::usage,
+                 "",
+                 {},
+                 "policy 'rotor:" + std::to_string(budget) + "' is infeasible, least is " + std::to_string(found->table.least_budget()) +
+                     " bytes" + (found->groups ? " with the layers in " + std::to_string(rotor_groups) + " groups" : ""),
+                 "give a larger budget"};
+  return found->operations(*plan);
+}
+
 Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy) {
   const Result<ChainOfLayers> chain = chain_of_layers(model);
   if (!chain) return chain.error();
@@ -331,25 +364,9 @@ Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy) {
       return Error{ErrorKind::usage, "", {}, "policy 'moves:...': " + replayed.error().what, replayed.error().hint};
     return schedule_of(model, policy.moves);
   }
-  const bool is_long = chain->stages.stages() > plan::max_rotor_stages;
-  plan::RotorGroups groups;
-  if (is_long) {
-    Result<plan::RotorGroups> grouped = plan::group_stages(chain->stages, rotor_groups);
-    if (!grouped) return grouped.take_error();
-    groups = std::move(*grouped);
-  }
-  const Result<plan::RotorTable> table = plan::RotorTable::make(is_long ? groups.chain : chain->stages, policy.number);
-  if (!table) return table.error();
-  const std::optional<plan::RotorPlan> found = table->plan(policy.number);
-  if (!found)
-    return Error{ErrorKind::usage,
-                 "",
-                 {},
-                 "policy '" + policy.text + "' is infeasible, least is " + std::to_string(table->least_budget()) + " bytes" +
-                     (is_long ? " with the layers in " + std::to_string(rotor_groups) + " groups" : ""),
-                 "give a larger budget"};
-  if (is_long) return schedule_of(model, plan::ungroup(groups, found->operations));
-  return schedule_of(model, found->operations);
+  const Result<std::vector<plan::RotorOperation>> operations = rotor_operations(chain->stages, policy.number);
+  if (!operations) return operations.error();
+  return schedule_of(model, *operations);
 }
 
 }  // namespace liveset::model

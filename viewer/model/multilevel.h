@@ -17,6 +17,19 @@ struct ChainOfLayers {
 };
 Result<ChainOfLayers> chain_of_layers(const Model& model);
 
+// What rotor:BYTES runs, of more layers than rotor takes (plan::max_rotor_stages) with groups of them as its stages. Error (usage): there
+// is nothing within the budget ("infeasible, least is N").
+Result<std::vector<plan::RotorOperation>> rotor_operations(const plan::RotorChain& stages, std::uint64_t budget,
+                                                           const plan::RotorOptions& options = {});
+// A table as such a policy takes it, for the budgets up to that one.
+struct RotorStages {
+  plan::RotorTable table;
+  std::optional<plan::RotorGroups> groups;
+
+  std::vector<plan::RotorOperation> operations(const plan::RotorPlan& plan) const;
+};
+Result<RotorStages> rotor_stages(const plan::RotorChain& stages, std::uint64_t budget, const plan::RotorOptions& options);
+
 // revolve:C, moves:... and rotor:BYTES; of more layers than rotor takes (plan::max_rotor_stages), groups of them are its stages. Errors: as
 // above; a move that is not possible; no schedule within the budget ("infeasible, least is N").
 Result<Schedule> multilevel_schedule(const Model& model, const Policy& policy);

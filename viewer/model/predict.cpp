@@ -18,7 +18,7 @@ using trace::Phase;
 class Executor {
  public:
   Executor(const Model& model, Schedule schedule, const PredictOptions& options)
-      : model_(model), schedule_(std::move(schedule)), builder_(model.conventions.physical_copy) {
+      : model_(model), schedule_(std::move(schedule)), ledger_(options.ledger), builder_(model.conventions.physical_copy) {
     for (const StaticStorage& storage : model.statics)
       if (storage.from_step <= options.step)
         out_.memory.statics.push_back(storage);
@@ -80,7 +80,7 @@ class Executor {
     phase_ = instruction.phase;
     if (!coming_.empty()) come(false);
     // What is held at the loss is what the forward leaves; where the loss reads what, not every model says.
-    if (instruction.what == Do::run && (phase_ == Phase::loss || phase_ == Phase::backward || phase_ == Phase::recompute))
+    if (ledger_ && instruction.what == Do::run && (phase_ == Phase::loss || phase_ == Phase::backward || phase_ == Phase::recompute))
       builder_.mark_loss();
     switch (instruction.what) {
       case Do::run: return run_op(instruction);
@@ -130,7 +130,7 @@ class Executor {
   }
 
   void say(LogicalKind kind, std::uint32_t tensor, std::span<const std::uint32_t> reads = {}, std::int64_t layer = ledger::no_number) {
-    if (!tensor_of(tensor).value) return;
+    if (!ledger_ || !tensor_of(tensor).value) return;
     read_ids_.clear();
     for (const std::uint32_t read : reads)
       if (tensor_of(read).value) read_ids_.push_back(id_of(read));
@@ -293,6 +293,7 @@ class Executor {
 
   const Model& model_;
   Schedule schedule_;
+  bool ledger_;
   ledger::LogicalBuilder builder_;
   Prediction out_;
   std::size_t tensors_ = 0;

@@ -67,6 +67,7 @@ struct Prediction {
 struct PredictOptions {
   // Which step: statics are there from their from_step on, and come in the step before; default: a late one.
   std::uint64_t step = ~std::uint64_t{0};
+  bool ledger = true;  // false: Prediction::ledger stays empty, for who wants bytes and costs of many policies
 };
 
 // From where on it lives in the step in which it comes: the first event of that phase, or the step's end where there is none. What backward

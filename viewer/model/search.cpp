@@ -18,6 +18,7 @@ namespace {
 constexpr std::uint64_t exact_layers = 12;
 constexpr std::uint64_t max_points = 32;
 constexpr std::uint64_t max_candidate_ops = 20'000'000;  // ops that all candidates together may run
+constexpr std::uint64_t rotor_share = 10'000'000;        // of the progress that is told, in ops
 
 std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> out;
@@ -31,7 +32,7 @@ std::vector<std::string> words(const std::string& text) {
 
 class Search {
  public:
-  Search(const Model& model, const SearchOptions& options) : model_(model), options_(options) {}
+  Search(const Model& model, const SearchOptions& options) : model_(model), options_(options) { options_.predict.ledger = false; }
 
   Result<SearchResult> run() {
     out_.lower_bound = peak_bound(model_, options_.predict);
@@ -44,8 +45,8 @@ class Search {
       if (Status status = rotor(chain->stages); !status) return status.take_error();
       if (!model_.rotor) {
         if (Status status = exact(chain->values); !status) return status.take_error();
-        revolve();
         segment_lists(chain->values);
+        revolve();
       }
     } else {
       out_.absent.push_back({"revolve, rotor, exact search", chain.error().what});
@@ -71,7 +72,7 @@ class Search {
     if (!prediction) return prediction.error();
     ++out_.tried;
     spent_ += prediction->memory.events.size() + model_.ops.size();
-    if (options_.progress) options_.progress(std::min(spent_, all_ops()), all_ops());
+    tell();
     found_.push_back(candidate(text, *prediction, std::move(operations)));
     return Done{};
   }
@@ -85,9 +86,14 @@ class Search {
             false};
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
-  std::uint64_t all_ops() const { return max_candidate_ops + options_.regions.max_ops; }
+  void tell() const {
+    const std::uint64_t all = rotor_share + max_candidate_ops + options_.regions.max_ops;
+    if (options_.progress) options_.progress(std::min(rotor_ops_ + spent_, all), all);
+  }
 
   Result<Listed> listed(const Policy& policy) {
+    const auto known = std::find_if(found_.begin(), found_.end(), [&](const Candidate& each) { return each.policy == policy.text; });
+    if (known != found_.end()) return Listed{*known, "", 0, 0};  // candidates copy nothing
     const Result<Prediction> prediction = predict(model_, policy, options_.predict);
     if (!prediction) return prediction.error();
     Listed listed;
@@ -123,38 +129,86 @@ class Search {
     }
   }
 
-  // The table's budgets, at most max_points of them, and the one that was asked for.
+  // Where sizes need no rounding one table has all plans. Else each budget has a table of its own, as predict makes it for that policy, and
+  // as many are looked at as SearchOptions::max_rotor_work allows, and the one that was asked for.
   Status rotor(const plan::RotorChain& stages) {
     const std::uint64_t fixed = static_bytes(model_, options_.predict);
-    std::uint64_t most = 0;
-    for (const std::uint64_t bytes : stages.abar) most += bytes;
-    for (const std::uint64_t bytes : stages.a) most += bytes;
-    for (const std::uint64_t bytes : stages.delta) most += bytes;
-    const Result<plan::RotorTable> table = plan::RotorTable::make(stages, most);
-    if (!table) {
-      if (model_.rotor) return table.error();
-      out_.absent.push_back({"rotor", table.error().what});
+    std::optional<std::uint64_t> asked;
+    if (options_.budget && *options_.budget >= fixed) asked = *options_.budget - fixed;
+    const std::uint64_t points = std::min(max_points, max_candidate_ops / 4 / (4 * model_.ops.size()));
+    plan::RotorOptions options;
+    options.rounds = options.bounds = false;
+    Result<RotorStages> least = rotor_stages(stages, 0, options);
+    if (!least || points == 0) {
+      if (!least && model_.rotor) return least.take_error();
+      out_.absent.push_back({"rotor", least ? "schedules of so many layers take long to follow" : least.error().what});
       return Done{};
     }
-    std::vector<std::uint64_t> budgets;
-    const std::vector<plan::RotorTable::Step> steps = table->steps();
-    const std::size_t stride = std::max<std::size_t>(1, steps.size() / max_points);
-    for (std::size_t i = 0; i < steps.size(); i += stride) budgets.push_back(steps[i].budget);
-    if (!steps.empty()) budgets.push_back(steps.back().budget);
-    if (options_.budget && *options_.budget >= fixed) budgets.push_back(*options_.budget - fixed);
-    for (const std::uint64_t budget : budgets) {
-      const std::optional<plan::RotorPlan> plan = table->plan(budget);
-      if (plan)
-        if (Status status = try_policy("rotor:" + std::to_string(budget), words(plan::text_of(plan->operations))); !status && model_.rotor)
-          return status.take_error();
+    const std::uint64_t least_budget = least->table.least_budget();
+    const std::uint64_t most = plan::replay(stages, plan::rotor_keep_all(stages.stages()))->peak;
+    options.progress = rotor_progress(0, 1);
+    if (const Result<RotorStages> exact = rotor_stages(stages, most, options)) {
+      std::vector<std::uint64_t> budgets;
+      const std::vector<plan::RotorTable::Step> steps = exact->table.steps();
+      for (std::size_t i = 0; i < std::min<std::size_t>(steps.size(), points); ++i)
+        budgets.push_back(steps[i * steps.size() / std::min<std::size_t>(steps.size(), points)].budget);
+      if (!steps.empty()) budgets.push_back(steps.back().budget);
+      if (asked) budgets.push_back(*asked);
+      for (const std::uint64_t budget : budgets)
+        if (const std::optional<plan::RotorPlan> plan = exact->table.plan(budget))
+          if (Status status = try_rotor(budget, exact->operations(*plan)); !status && model_.rotor) return status;
+    } else if (Status status = rounded_rotor(stages, least_budget, most, points, asked); !status && model_.rotor) {
+      return status;
     }
     if (!model_.rotor) return Done{};
-    out_.least_is_exact = true;
-    out_.least_of = "persistent schedules";
-    out_.least_budget = table->least_budget() + fixed;
     out_.backward_cost = 0;
     for (const std::uint64_t cost : stages.ub) *out_.backward_cost += cost;
+    if (least->groups) return Done{};
+    out_.least_is_exact = true;
+    out_.least_of = "persistent schedules";
+    out_.least_budget = least_budget + fixed;
     return Done{};
+  }
+
+  Status rounded_rotor(const plan::RotorChain& stages, std::uint64_t least, std::uint64_t most, std::uint64_t points,
+                       std::optional<std::uint64_t> asked) {
+    plan::RotorOptions options;
+    const std::uint64_t length = std::min(stages.stages(), plan::max_rotor_stages), work = length * length * length / 6 * options.slots;
+    const std::uint64_t affordable = std::max<std::uint64_t>(options_.max_rotor_work / std::max<std::uint64_t>(work, 1), asked ? 0 : 1);
+    points = std::min(points, affordable);
+    std::vector<std::uint64_t> budgets{least};
+    for (std::uint64_t i = 1; i <= points; ++i)
+      budgets.push_back(least + static_cast<std::uint64_t>(static_cast<unsigned __int128>(most - least) * i / (points + 1)));
+    if (asked && *asked > least) budgets.push_back(*asked);
+    if (points < max_points)
+      out_.absent.push_back({"other budgets of rotor", std::to_string(length) +
+                                                           " stages with sizes that have to be rounded take long, only " +
+                                                           std::to_string(budgets.size()) + " budgets were looked at"});
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      options.progress = rotor_progress(i, budgets.size());
+      const Result<std::vector<plan::RotorOperation>> operations = rotor_operations(stages, budgets[i], options);
+      if (operations)
+        if (Status status = try_rotor(budgets[i], *operations); !status) return status;
+    }
+    return Done{};
+  }
+
+  Status try_rotor(std::uint64_t budget, const std::vector<plan::RotorOperation>& operations) {
+    const std::string policy = "rotor:" + std::to_string(budget);
+    if (!seen_.insert(policy).second) return Done{};
+    Result<Schedule> schedule = schedule_of(model_, operations);
+    if (!schedule) return schedule.take_error();
+    return add(policy, execute(model_, std::move(*schedule), options_.predict), words(plan::text_of(operations)));
+  }
+
+  // Of the table with this number.
+  std::function<void(std::uint64_t, std::uint64_t)> rotor_progress(std::size_t table, std::size_t tables) {
+    if (!options_.progress) return {};
+    return [this, table, tables](std::uint64_t done, std::uint64_t all) {
+      const double part = (static_cast<double>(table) + static_cast<double>(done) / static_cast<double>(all)) / static_cast<double>(tables);
+      rotor_ops_ = static_cast<std::uint64_t>(part * static_cast<double>(rotor_share));
+      tell();
+    };
   }
 
   Status exact(const plan::Chain& chain) {
@@ -178,9 +232,14 @@ class Search {
     return Done{};
   }
 
+  // Few snapshots on a long chain run its layers over and over: those would leave nothing for the others.
   void revolve() {
-    for (std::uint64_t snapshots = 1; snapshots < model_.units.size() && snapshots <= max_points; ++snapshots)
+    const std::uint64_t layers = model_.units.size(), most = spent_ + max_candidate_ops / 4;
+    for (std::uint64_t snapshots = std::min(layers - 1, max_points); snapshots > 0 && spent_ < most; --snapshots) {
+      const Result<std::uint64_t> advances = plan::revolve_advances(layers, snapshots);
+      if (!advances || *advances > max_candidate_ops / 16) break;
       attempt("revolve:" + std::to_string(snapshots));
+    }
   }
 
   static std::string listed(const std::vector<std::uint64_t>& lengths) {
@@ -262,11 +321,11 @@ class Search {
   }
 
   const Model& model_;
-  const SearchOptions& options_;
+  SearchOptions options_;
   SearchResult out_;
   std::vector<Candidate> found_;
   std::set<std::string> seen_;
-  std::uint64_t spent_ = 0;
+  std::uint64_t spent_ = 0, rotor_ops_ = 0;
   std::optional<std::uint64_t> least_of_sets_;
 };
 

@@ -1,11 +1,12 @@
 // Finds the policy that fits a budget: candidates from the planners, each followed by the executor, so that what is said of it is what
 // predict says.
 //
-// Candidates. A rotor chain: rotor's table, exact among persistent schedules. A chain of layers: rotor, revolve, exact search over every
-// schedule up to 12 layers, segment lists. Any other model, and recorded steps: sets of modules that run again, of the whole tree
-// (region_search.h), operators whose outputs are kept (selective_search.h), equal and greedy segments. Rules of thumb and the policies that
-// the caller names are candidates too. The frontier is what no other candidate beats in both bytes and time; beyond rotor chains and exact
-// search it is the best that was found, and no proof that there is nothing better. Between it and the lower bound there may be more.
+// Candidates. A rotor chain: rotor's table, exact among persistent schedules where sizes need no rounding. A chain of layers: rotor,
+// revolve, exact search over every schedule up to 12 layers, segment lists. Any other model, and recorded steps: sets of modules that run
+// again, of the whole tree (region_search.h), operators whose outputs are kept (selective_search.h), equal and greedy segments. Rules of
+// thumb and the policies that the caller names are candidates too. The frontier is what no other candidate beats in both bytes and time;
+// beyond rotor chains and exact search it is the best that was found, and no proof that there is nothing better. Between it and the lower
+// bound there may be more.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -61,6 +62,7 @@ struct SearchOptions {
   std::vector<Policy> given;
   PredictOptions predict;
   RegionSearchLimits regions;
+  std::uint64_t max_rotor_work = 500'000'000;  // entries of rotor's tables, times the ways that each has, where sizes are rounded: seconds
   ledger::Progress progress;
 };
 

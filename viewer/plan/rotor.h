@@ -25,6 +25,7 @@
 // ob_t, since that much lives while B_t runs: its operands and result, and a_0, which nothing can make again and B_1 needs. (abar_{t-1} may
 // stand for a_{t-1}; it contains it.)
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -85,13 +86,16 @@ struct RotorOptions {
   std::uint64_t slots = 500;
   std::uint64_t max_table_bytes = std::uint64_t{1} << 29;
   std::uint64_t max_looks = 100'000'000;  // for the exact table without slots: half a second or so; 0: do not try
+  bool rounds = true;                     // false: an error where sizes would have to be rounded
+  bool bounds = true;                     // false: where sizes are rounded nothing is said of RotorPlan::least_cost, in half of the time
+  std::function<void(std::uint64_t done, std::uint64_t all)> progress;
 };
 
 struct RotorPlan {
   Figures figures;  // of the operations: true bytes, time
   std::vector<RotorOperation> operations;
   bool exact = false;            // the time is the least of persistent schedules
-  std::uint64_t least_cost = 0;  // no persistent schedule within the budget is faster; equal to the time when exact
+  std::uint64_t least_cost = 0;  // no persistent schedule within the budget is faster; equal to the time when exact; 0: not asked for
 };
 
 class RotorTable {

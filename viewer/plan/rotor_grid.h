@@ -34,7 +34,9 @@ class RotorGrid {
     return sum;
   }
 
-  void fill(std::uint64_t top) {
+  // `told` gets the number of stages that are done: the last ones take longest.
+  template <class Told>
+  void fill(std::uint64_t top, Told told) {
     std::uint64_t place = 0;
     for (Pair& each : pairs_) {
       each.place = place;
@@ -45,6 +47,7 @@ class RotorGrid {
     // What ends with t stays in the cache; what begins with s lies in one piece and streams through it.
     for (std::size_t t = 1; t <= stages_; ++t) {
       for (std::size_t s = t; s > 0; --s) fill_pair(s, t);
+      told(t);
     }
   }
 

@@ -78,12 +78,16 @@ Result<RotorTable> RotorTable::make(RotorChain chain, std::uint64_t budget, cons
   const auto too_large = [&options](const Grid& grid, std::uint64_t slots) {
     return slots >= grid.input() && grid.entries(slots - grid.input()) > options.max_table_bytes / sizeof(std::int64_t);
   };
-  const auto fill = [](Grid& grid, std::uint64_t slots) {
-    if (slots >= grid.input()) grid.fill(slots - grid.input());
+  const std::uint64_t stages = body->chain.stages(), cube = stages * stages * stages;
+  const auto fill = [&](Grid& grid, std::uint64_t slots, std::uint64_t filled, std::uint64_t grids) {
+    if (slots < grid.input()) return;
+    grid.fill(slots - grid.input(), [&](std::uint64_t done) {
+      if (options.progress) options.progress(filled * cube + done * done * done, grids * cube);
+    });
   };
   std::uint64_t slots = body->top / body->slot;
   if (slots <= options.slots && !too_large(exact, slots)) {
-    fill(exact, slots);
+    fill(exact, slots, 0, 1);
     body->upper = std::move(exact);
     return RotorTable(std::move(body));
   }
@@ -91,14 +95,18 @@ Result<RotorTable> RotorTable::make(RotorChain chain, std::uint64_t budget, cons
     body->upper = std::move(exact);
     return RotorTable(std::move(body));
   }
+  if (!options.rounds)
+    return detail::refused("the sizes of the chain's " + std::to_string(stages) + " stages are too many for an exact table");
   body->exact = false;
   for (slots = std::min(slots, options.slots); slots > 0; slots /= 2) {
     body->slot = body->top / slots + (body->top % slots != 0 ? 1 : 0);
-    Grid upper(in_slots(body->chain, body->slot, Rounding::up)), lower(in_slots(body->chain, body->slot, Rounding::down));
+    Grid upper(in_slots(body->chain, body->slot, Rounding::up));
+    std::optional<Grid> lower;
+    if (options.bounds) lower.emplace(in_slots(body->chain, body->slot, Rounding::down));
     slots = body->top / body->slot;
-    if (too_large(upper, slots) || too_large(lower, slots)) continue;
-    fill(upper, slots);
-    fill(lower, slots);
+    if (too_large(upper, slots) || (lower && too_large(*lower, slots))) continue;
+    fill(upper, slots, 0, lower ? 2 : 1);
+    if (lower) fill(*lower, slots, 1, 2);
     body->upper = std::move(upper);
     body->lower = std::move(lower);
     return RotorTable(std::move(body));
@@ -121,8 +129,8 @@ std::optional<RotorPlan> RotorTable::plan(std::uint64_t budget) const {
   if (time < infinite_time && static_cast<std::uint64_t>(time) <= plan.figures.cost)
     plan = body.planned(body.upper->operations(*Body::free_slots(*body.upper, budget, body.slot)));
   plan.least_cost = plan.figures.cost;
-  if (!body.exact) plan.least_cost = static_cast<std::uint64_t>(Body::time(*body.lower, budget, body.slot));
-  plan.exact = plan.least_cost == plan.figures.cost;
+  if (!body.exact) plan.least_cost = body.lower ? static_cast<std::uint64_t>(Body::time(*body.lower, budget, body.slot)) : 0;
+  plan.exact = body.exact || (body.lower && plan.least_cost == plan.figures.cost);
   return plan;
 }
 

@@ -147,6 +147,72 @@ TEST(Multilevel, TheLeastOfALongChainIsCertain) {
   EXPECT_TRUE(found->least_is_exact);
 }
 
+// Sizes that have to be rounded: each budget has a table of its own. What plan says of it is what predict says, and it tells how far it is.
+TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
+  plan::RotorChain chain;
+  std::uint64_t state = 7;
+  const auto next = [&state](std::uint64_t most) {
+    return 1 + (state = state * 6364136223846793005U + 1442695040888963407U) / 65536 % most;
+  };
+  chain.a = {next(1'000'000)};
+  chain.delta = {next(1'000'000)};
+  for (int stage = 0; stage < 120; ++stage) {
+    chain.a.push_back(next(1'000'000));
+    chain.delta.push_back(next(1'000'000));
+    chain.abar.push_back(chain.a.back() + next(1'000'000));
+    chain.uf.push_back(next(1000));
+    chain.ub.push_back(next(1000));
+    chain.of.push_back(next(100'000));
+    chain.ob.push_back(next(100'000));
+  }
+  ASSERT_FALSE(plan::RotorTable::make(chain, std::uint64_t{1} << 59)->exact());
+  ModelBuilder builder;
+  add_rotor_chain(builder, chain);
+  builder.model.rotor = chain;
+  const Result<Model> model = builder.finish();
+  ASSERT_TRUE(model) << model.error().message();
+  SearchOptions options;
+  const std::uint64_t least = *plan::rotor_least_budget(chain);
+  options.budget = 2 * least;
+  options.max_rotor_work = 0;
+  std::size_t told = 0;
+  std::uint64_t last = 0;
+  options.progress = [&](std::size_t done, std::size_t all) {
+    ++told;
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, all);
+    last = done;
+  };
+  const Result<SearchResult> found = search(*model, options);
+  ASSERT_TRUE(found && found->best);
+  EXPECT_GT(told, 120U);
+  EXPECT_EQ(found->least_budget, least);
+  EXPECT_EQ(found->least_of, "persistent schedules");
+  EXPECT_LE(found->frontier.front().peak_bytes, least);
+  EXPECT_EQ(found->best->policy, "rotor:" + std::to_string(2 * least));
+  ASSERT_FALSE(found->absent.empty());
+  EXPECT_EQ(found->absent.front().planner, "other budgets of rotor");
+  for (const Candidate* const candidate : {&*found->best, &found->frontier.front()}) {
+    const Result<Prediction> prediction = predict(*model, *parse_policy(candidate->policy));
+    ASSERT_TRUE(prediction) << candidate->policy;
+    EXPECT_EQ(prediction->memory.peak_bytes, candidate->peak_bytes) << candidate->policy;
+    EXPECT_EQ(prediction->extra_cost, candidate->extra_cost) << candidate->policy;
+  }
+}
+
+// Few snapshots on many layers, and a table of everything, take as long as all else together.
+TEST(Multilevel, LongChainsArePlannedByWhatIsQuick) {
+  constexpr std::uint64_t layers = 100'000;
+  const Result<Model> model = make_chain(std::vector<std::uint64_t>(layers + 1, 1), std::vector<std::uint64_t>(layers, 1));
+  const Result<SearchResult> found = search(*model);
+  ASSERT_TRUE(found);
+  // Lengths that fall by one are the best of one level: the least P with P (P - 1) / 2 >= 100,000.
+  const Candidate* const level = as_fast_as(*found, layers);
+  ASSERT_NE(level, nullptr);
+  EXPECT_EQ(level->peak_bytes, 448U);
+  EXPECT_LE(found->least_budget, 448U);
+}
+
 TEST(Multilevel, MovesThatAreNotPossibleAreRefused) {
   const Result<Model> model = make_chain({1, 1, 1}, {1, 1});
   const std::pair<const char*, const char*> cases[] = {{"moves:f1,f3", "move 2, f3, is not possible: beyond the next layer"},
