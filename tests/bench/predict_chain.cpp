@@ -44,12 +44,14 @@ std::vector<std::string> policies(const model::Model& model) {
   const std::size_t layers = model.units.size();
   std::uint64_t bytes = 0;
   for (const model::Tensor& tensor : model.tensors) bytes += tensor.bytes;
-  std::string lengths, names;
+  std::string lengths, names, moves;
   for (std::size_t left = layers, length = 40; left > 0; length -= length > 1) {
     const std::size_t here = std::min(left, length);
     lengths += (lengths.empty() ? "" : ",") + std::to_string(here);
     left -= here;
   }
+  for (std::size_t layer = 1; layer <= layers; ++layer) moves += (moves.empty() ? "f" : ",f") + std::to_string(layer);
+  for (std::size_t layer = layers; layer > 0; --layer) moves += ",b" + std::to_string(layer);
   for (std::size_t layer = 0; layer < layers; layer += 10) names += (names.empty() ? "" : ",") + model.units[layer].name;
   return {"save-all",
           "segment:32",
@@ -64,6 +66,7 @@ std::vector<std::string> policies(const model::Model& model) {
           "offload:5MB,4",
           "revolve:10",
           "rotor:" + std::to_string(bytes / 4),
+          "moves:" + moves,
           "by-hand"};
 }
 

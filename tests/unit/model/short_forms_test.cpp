@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/acceptance.h"
+#include "tests/support/transformer_facts.h"
 #include "viewer/model/transformer_step.h"
 #include "viewer/model/whatif.h"
 
@@ -127,16 +128,7 @@ std::string file_of(const Configuration& configuration) {
 }
 
 TransformerShape shape_of(const json& config) {
-  TransformerShape shape;
-  shape.sequence = config.at("s");
-  shape.micro_batch = config.at("b");
-  shape.hidden = config.at("h");
-  shape.heads = config.at("a");
-  shape.layers = config.at("L");
-  shape.tensor = config.at("t");
-  shape.pipeline = config.at("p");
-  shape.interleave = config.at("m");
-  shape.vocabulary = config.at("V");
+  TransformerShape shape = test::shape_of(config);
   shape.optimizer = TransformerShape::Optimizer::absent;
   return shape;
 }

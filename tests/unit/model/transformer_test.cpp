@@ -8,32 +8,20 @@
 
 #include "tests/support/acceptance.h"
 #include "tests/support/megatron_shape.h"
+#include "tests/support/transformer_facts.h"
 
 namespace liveset::model {
 namespace {
 
 using nlohmann::json;
 using test::acceptance;
+using test::shape_of;
 using trace::MemoryClass;
 using Recompute = TransformerShape::Recompute;
 
 Exact exact(const json& value) {
   if (value.is_array()) return Exact(value.at(0).get<std::uint64_t>()) / Exact(value.at(1).get<std::uint64_t>());
   return value.get<std::uint64_t>();
-}
-
-TransformerShape shape_of(const json& config) {
-  TransformerShape shape;
-  shape.sequence = config.at("s");
-  shape.micro_batch = config.at("b");
-  shape.hidden = config.at("h");
-  shape.heads = config.at("a");
-  shape.layers = config.at("L");
-  shape.tensor = config.at("t");
-  shape.pipeline = config.at("p");
-  shape.interleave = config.at("m");
-  shape.vocabulary = config.at("V");
-  return shape;
 }
 
 Exact sum(const std::vector<StoredTensor>& stored) {
