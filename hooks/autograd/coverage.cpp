@@ -37,7 +37,10 @@ void declare(const Seen& seen) {
                              ? "sequence numbers of the nodes (their place in this torch's nodes was not found)"
                              : "sequence numbers of the nodes (process_vm_readv is forbidden here: nobody can look for them)");
   } else {
-    core::declare_source("autograd", "", covers, "");
+    const bool returns =
+        torch_function(validate_outputs_name, nullptr) != nullptr || torch_function(old_validate_outputs_name, nullptr) != nullptr;
+    core::declare_source("autograd", "", covers,
+                         returns ? "" : "where a node's function returned (this torch has no validate_outputs of the known form)");
   }
 }
 
