@@ -187,9 +187,9 @@ std::vector<std::size_t> Table::widths(const std::vector<std::vector<std::string
 
 // Words give way to numbers: the widest column of words is narrowed until the line keeps to the style's width.
 void Table::fit(std::vector<std::size_t>& widths) const {
-  constexpr std::size_t least = 8, least_of_last = 12;
+  constexpr std::size_t least = 12;  // shorter ones are no words any more
   const std::size_t last = columns_.size() - 1;
-  std::size_t line = columns_[last].right ? widths[last] + 2 : std::min(widths[last], least_of_last) + 2;
+  std::size_t line = columns_[last].right ? widths[last] + 2 : std::min(widths[last], least) + 2;
   for (std::size_t i = 0; i < last; ++i) line += widths[i] + 2;
   while (line > style_.columns) {
     std::size_t widest = last;
