@@ -206,7 +206,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
     side.peak_moment_known = !is_reserved;
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
-    side.peak_is_estimate = is_estimate(peak_event_);
+    side.peak_is_estimate = is_estimate(peak_event_) || (is_reserved && prediction_.memory.order_is_estimate());
     side.peak_is_rounded = kind == model::CounterKind::requested && prediction_.memory.peak_is_rounded;
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
     side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);

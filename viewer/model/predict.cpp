@@ -327,6 +327,10 @@ Phase phase_of_coming(const StaticStorage& storage) {
   }
 }
 
+bool MemoryCurve::order_is_estimate() const {
+  return std::any_of(events.begin(), events.end(), [](const MemoryEvent& event) { return event.is_estimate; });
+}
+
 std::uint64_t static_bytes(const Model& model, const PredictOptions& options) {
   std::uint64_t bytes = 0;
   for (const StaticStorage& storage : model.statics)

@@ -51,6 +51,9 @@ struct MemoryCurve {
   // At every such event lives what is rounded: what was asked for may be less.
   bool peak_is_rounded = false;
   bool phase_is_rounded[trace::phase_count] = {};
+
+  // Some event is an estimate: so is what depends on the order of all, as a cache does.
+  bool order_is_estimate() const;
 };
 
 struct Prediction {

@@ -94,9 +94,10 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
     if (const CounterPeak* const peak = counter_peak(out.counters, kind); peak != nullptr && peak->event < memory.events.size())
       out.is_estimate[static_cast<std::size_t>(kind)] =
           peak == &out.counters.requested ? memory.peak_is_estimate : memory.events[peak->event].is_estimate;
-  // When the cache grew to what is reserved is not known.
+  // When the cache grew to what is reserved is not known, and it depends on all that went before.
   bool& reserved = out.is_estimate[static_cast<std::size_t>(CounterKind::reserved)];
-  reserved = reserved || out.is_estimate[static_cast<std::size_t>(CounterKind::allocated)];
+  reserved = out.counters.reserved &&
+             (reserved || out.is_estimate[static_cast<std::size_t>(CounterKind::allocated)] || memory.order_is_estimate());
   std::copy(std::begin(memory.phase_is_estimate), std::end(memory.phase_is_estimate), std::begin(out.phase_is_estimate));
   out.peak_is_rounded = memory.peak_is_rounded;
   std::copy(std::begin(memory.phase_is_rounded), std::end(memory.phase_is_rounded), std::begin(out.phase_is_rounded));

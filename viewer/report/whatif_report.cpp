@@ -6,7 +6,11 @@
 namespace liveset::report {
 namespace {
 
-bool is_estimate(const model::Outcome& outcome) { return outcome.is_estimate[static_cast<std::size_t>(model::CounterKind::requested)]; }
+bool is_estimate_of(const model::Outcome& outcome, model::CounterKind kind) { return outcome.is_estimate[static_cast<std::size_t>(kind)]; }
+bool is_estimate(const model::Outcome& outcome) { return is_estimate_of(outcome, model::CounterKind::requested); }
+bool is_estimate_in_cache(const model::Outcome& outcome) {
+  return outcome.counters.reserved && !outcome.counters.cache_is_estimate && is_estimate_of(outcome, model::CounterKind::reserved);
+}
 
 }  // namespace
 
@@ -51,8 +55,8 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
                                              : Cell::words(format_time(outcome.extra_cost) + (outcome.copies() ? " + copies" : "")));
     row.push_back(Cell::percent(outcome.extra_cost, std::max<std::uint64_t>(outcome.single_forward_cost(), 1)));
     if (format == TableFormat::csv)
-      row.insert(row.end(), {Cell::words(estimate || in_cache || rounded ? "yes" : ""), Cell::count(outcome.offloaded_bytes),
-                             Cell::count(outcome.prefetched_bytes)});
+      row.insert(row.end(), {Cell::words(estimate || in_cache || rounded || is_estimate_in_cache(outcome) ? "yes" : ""),
+                             Cell::count(outcome.offloaded_bytes), Cell::count(outcome.prefetched_bytes)});
     table.row(std::move(row));
   }
   return table.render();
@@ -69,6 +73,8 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
     text += "\n" + memory_text(report.outcomes.front(), style);
   } else {
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(estimate_reason));
+    if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate_in_cache))
+      add_note("reserved with regions is " + std::string(estimate_reason));
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), [](const model::Outcome& outcome) { return outcome.peak_is_rounded; }))
       add_note(std::string(rounded_reason));
     for (const model::Outcome& outcome : report.outcomes)
