@@ -37,8 +37,9 @@ bool same_word(std::string_view a, std::string_view b) {
 Error wrong(std::string what) { return {ErrorKind::usage, "", {}, std::move(what), ""}; }
 
 Result<std::uint64_t> parse_quantity(std::string_view text, std::span<const MeasureUnit> units) {
-  constexpr Wide most_digits = Wide{1} << 62;  // times 10 and a unit of 2^40 it still fits
-  Wide digits = 0, parts = 1;                  // the number is digits / parts
+  constexpr Wide most_digits = Wide{1} << 62;                                               // times 10 and a unit of 2^40 it still fits
+  constexpr Wide most_parts = Wide{1'000'000'000'000'000'000} * 1'000'000'000'000'000'000;  // times 10 it still fits
+  Wide digits = 0, parts = 1;                                                               // the number is digits / parts
   std::size_t at = 0, count = 0;
   bool point = false, too_large = false;
   for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !point)); ++at) {
@@ -47,7 +48,7 @@ Result<std::uint64_t> parse_quantity(std::string_view text, std::span<const Meas
       continue;
     }
     ++count;
-    if (digits > most_digits) {
+    if (digits > most_digits || parts > most_parts) {
       too_large = too_large || !point;  // further decimals say less than one of any unit
       continue;
     }

@@ -36,6 +36,28 @@ TEST(Quantity, NumbersAreExact) {
   EXPECT_EQ(said(parse_byte_size("3.99999999999999999999999999999999999999999999999999")), "3");
 }
 
+// However many decimals there are, and wherever the first one that is not 0 stands.
+TEST(Quantity, DecimalsWithoutEnd) {
+  for (std::size_t zeros = 0; zeros <= 400; ++zeros) {
+    const std::string none(zeros, '0');
+    const auto is_none = [&](const std::string& number, const std::string& whole) {
+      EXPECT_EQ(said(parse_byte_size(number)), whole) << number;
+      EXPECT_EQ(said(parse_duration(number)), whole) << number;
+      EXPECT_EQ(said(parse_byte_size(number + "B")), whole) << number;
+      EXPECT_EQ(said(parse_duration(number + " ns")), whole) << number;
+    };
+    is_none("0." + none + "7", "0");
+    is_none("." + none + "0", "0");
+    is_none("42." + none + "9", "42");
+    is_none(none + "42.", "42");
+    EXPECT_EQ(said(parse_byte_size("0.5" + none + "TiB")), "549755813888");
+    EXPECT_EQ(said(parse_byte_size("0." + none + "9TiB")),
+              std::to_string(zeros < 12 ? (std::uint64_t{9} << 40) / std::stoull("10" + none) : 0));
+    EXPECT_EQ(said(parse_duration("1." + none + "5s")),
+              zeros < 9 ? "1" + std::string(zeros, '0') + "5" + std::string(8 - zeros, '0') : "1000000000");
+  }
+}
+
 TEST(Quantity, Times) {
   EXPECT_EQ(said(parse_duration("5ms")), "5000000");
   EXPECT_EQ(said(parse_duration("0.25us")), "250");
