@@ -354,6 +354,13 @@ std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
     waits[input] = last[input] != none;
     if (waits[input]) inputs += model.tensors[input].bytes;
   }
+  for (const HandRegion& region : model.regions) {
+    if (region.mode != HandRegion::Mode::offload) continue;
+    for (const std::uint32_t tensor : region.tensors) {
+      if (waits[tensor]) inputs -= model.tensors[tensor].bytes;
+      waits[tensor] = false;
+    }
+  }
   std::vector<std::uint32_t> seen(model.tensors.size(), none);
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
     std::uint64_t bytes = inputs + model.ops[op].workspace;

@@ -73,8 +73,8 @@ Result<SearchResult> search(const Model& model, const SearchOptions& options = {
 const Candidate* as_small_as(const SearchResult& result, std::uint64_t peak_bytes);
 const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost);
 
-// Every op must have what it reads and makes at once, and nothing makes an input again that it or a later op reads: statics and the largest
-// such sum. Of a chain the least of all schedules (plan::least_peak).
+// Every op must have what it reads and makes at once, and nothing makes an input again that it or a later op reads (but a region by hand
+// may move it to the host and back): statics and the largest such sum. Of a chain the least of all schedules (plan::least_peak).
 std::uint64_t peak_bound(const Model& model, const PredictOptions& options = {});
 
 }  // namespace liveset::model

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "viewer/model/predict.h"
+#include "viewer/model/search.h"
 
 namespace liveset::model {
 namespace {
@@ -54,6 +55,19 @@ TEST(Offload, PeakOfAChainByWindow) {
     EXPECT_EQ(prediction.ledger.peak_ids, 7U) << "backward still needs what was moved";
     EXPECT_EQ(prediction.extra_cost, 0U);
   }
+}
+
+// While f1 runs its input and its output live, 2100; x with them unless a region has moved it. No bound may lie above what is possible.
+TEST(Offload, InputsThatARegionMovesNeedNotBeThere) {
+  const std::string text =
+      "general { tensor { id: 'x' bytes: 1000 given: true } tensor { id: 'a' bytes: 100 } tensor { id: 'b' bytes: 2000 }\n"
+      "op { id: 'f0' reads: 'x' writes: 'a' saves: 'x' backward {} } op { id: 'f1' reads: 'a' writes: 'b' backward {} }\n"
+      "op { id: 'loss' phase: 'loss' reads: 'b' } }\n";
+  const Model kept = model_of(text), moved = model_of(text + "region { mode: OFFLOAD tensor: 'x' }");
+  EXPECT_EQ(predicted(kept, "save-all").memory.peak_bytes, 3100U);
+  EXPECT_EQ(peak_bound(kept), 3100U);
+  EXPECT_EQ(predicted(moved, "by-hand").memory.peak_bytes, 2100U);
+  EXPECT_EQ(peak_bound(moved), 2100U);
 }
 
 TEST(Offload, WhatMovesAndWhen) {
