@@ -1,6 +1,7 @@
 // Model files against mutation: whatever the bytes, parsing gives a model or an error of one line; a model that is accepted has, for a
 // policy of every form, a prediction that keeps the rules of tests/support/prediction_rules.h, or a reason why that policy does not fit;
 // and written as text and read again it predicts the same. Deterministic; `model_fuzz [ROUNDS [SEED]]`.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -9,6 +10,7 @@
 
 #include "tests/support/prediction_rules.h"
 #include "tests/support/random_model.h"
+#include "viewer/model/expectations.h"
 
 namespace {
 
@@ -27,7 +29,11 @@ const std::vector<std::string> seeds{
     "general {\n  tensor { id: 'x' size: '4*N' given: true }\n  tensor { id: 'a' size: 'M' }\n  tensor { id: 'b' bytes: 9 }\n"
     "  op { id: 'f' name: 'mm' module: 'Net.b.0' reads: 'x' writes: 'a' saves: 'x' work: '2*N' backward { work: 'N' } }\n"
     "  op { id: 'g' name: 'gelu' module: 'Net.b.1' reads: 'a' writes: 'b' saves: ['a', 'b'] workspace: 7 backward { } }\n"
-    "  op { id: 'c' phase: 'loss' reads: 'b' }\n  unit: 'Net.b.*'\n}\nregion { module: 'b.*' save_ops: 'mm' early_stop: true }\n",
+    "  op { id: 'c' phase: 'loss' reads: 'b' }\n  unit: 'Net.b.*'\n}\nregion { module: 'b.*' save_ops: 'mm' early_stop: true }\n"
+    "expect { policy: 'regions:Net.b.0..1' counter: 'peak_ids' value: 4 }\nexpect { policy: 'over:0.0005KB' counter: 'allocated' value: 9 "
+    "}\n",
+    "chain { length: 12 bytes: 8 }\nexpect { policy: 'regions:0..1,1*0..1' counter: 'peak_ids' value: 4 }\n"
+    "expect { policy: 'regions:0..1a0..1a0..1' counter: 'reserved' value: 4 }\n",
     R"({"graph": {"input": [{"id": "x"}], "layer": [{"id": "a", "reads": ["x"]}, {"id": "b", "reads": ["a", "x"], "bytes": 9}]}})",
 };
 const std::vector<std::string> words{"chain",
@@ -69,7 +75,13 @@ const std::vector<std::string> words{"chain",
                                      "N*M",
                                      "/0",
                                      "\xff\xfe",
-                                     "1e9"};
+                                     "1e9",
+                                     "0..1",
+                                     "0..999998",
+                                     "0..4294967295",
+                                     "0.0000000",
+                                     "expect { policy: 'regions:a' counter: 'peak_bytes' value: 1 }",
+                                     "regions:"};
 
 [[noreturn]] void fail(const std::string& text, const std::string& what) {
   std::fprintf(stderr, "model_fuzz: %s, for the %zu bytes:\n%s\n", what.c_str(), text.size(), text.c_str());
@@ -94,6 +106,8 @@ void check(const std::string& text) {
   }
   ++accepted;
   if (parsed->units.size() > 2000) return;
+  if (const auto expected = model::check_expectations(*parsed); !expected && expected.error().message().find('\n') != std::string::npos)
+    fail(text, "a message of several lines: " + expected.error().message());
   const model::Model again = read_again(text, *parsed);
   std::mt19937_64 random(text.size());
   for (const std::string& name : test::policies_of_every_form(*parsed, random)) {
@@ -131,6 +145,13 @@ void replace_alike(std::string& text, std::size_t at, std::mt19937_64& random) {
   }
 }
 
+// Short pieces many times over: lists, numbers and names as nobody writes them.
+std::string repeated(const std::string& piece, std::mt19937_64& random) {
+  std::string text;
+  for (auto count = std::uint64_t{1} << random() % 12; count > 0; --count) text += piece;
+  return text;
+}
+
 std::string mutated(std::string text, std::mt19937_64& random) {
   for (auto changes = 1 + random() % 4; changes > 0; --changes) {
     const std::size_t at = random() % (text.size() + 1);
@@ -141,6 +162,10 @@ std::string mutated(std::string text, std::mt19937_64& random) {
         if (at < text.size()) text[at] = static_cast<char>(random());
         break;
       case 3: text.insert(at, text.substr(random() % (text.size() + 1), random() % 40)); break;
+      case 5:
+        if (random() % 8 == 0)
+          text.insert(at, repeated(text.substr(at - std::min<std::size_t>(at, random() % 8), 1 + random() % 8), random));
+        break;
       case 4: text.resize(at); break;
       default: replace_alike(text, at, random);
     }

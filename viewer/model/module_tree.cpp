@@ -1,6 +1,8 @@
 #include "viewer/model/module_tree.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "viewer/ledger/value_names.h"
 #include "viewer/model/name_pattern.h"
@@ -56,15 +58,24 @@ std::uint32_t NamedRuns::exactly(std::string_view name) const {
 }
 
 std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern) const {
+  std::uint64_t looks = std::numeric_limits<std::uint64_t>::max();
+  return find(pattern, looks);
+}
+
+std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern, std::uint64_t& looks) const {
+  const auto spend = [&](std::size_t characters) { looks -= std::min<std::uint64_t>(looks, characters); };
+  spend(32 + pattern.size());
   if (const std::uint32_t exact = exactly(pattern); exact != none) return {exact};
   std::vector<std::uint32_t> found;
   bool layers = false;
-  for (std::uint32_t index = 0; index < runs_.size(); ++index) {
+  for (std::uint32_t index = 0; index < runs_.size() && looks != 0; ++index) {
     const NamedRun& run = runs_[index];
+    spend(run.number == 1 ? 1 : 32 + run.path.size());
     if (!run.layer && (layers || (!found.empty() && run.begin < runs_[found.back()].end))) continue;
-    if (!(run.number == 1 ? matches_name(pattern, run.path) : matches_name(pattern, run.name()))) continue;
+    if (!(run.number == 1 ? matches_name(pattern, run.path, looks) : matches_name(pattern, run.name(), looks))) continue;
     layers = layers || run.layer;
     found.push_back(index);
+    spend(8);
   }
   return found;
 }

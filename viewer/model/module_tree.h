@@ -31,6 +31,8 @@ class NamedRuns {
 
   // What the pattern names (name_pattern.h): the layer or module of exactly this name; else all layers that it matches; else all modules
   // that it matches, the outermost of each path. Indices of all(), rising; empty: nothing is called so.
+  // `looks` as in name_pattern.h.
+  std::vector<std::uint32_t> find(std::string_view pattern, std::uint64_t& looks) const;
   std::vector<std::uint32_t> find(std::string_view pattern) const;
 
  private:

@@ -11,6 +11,7 @@ namespace liveset::model {
 // these two.
 bool matches_name(std::string_view pattern, std::string_view path);
 // The same where a file gives both, many times: `looks` is how many characters may yet be looked at, and at 0 nothing matches.
+inline constexpr std::uint64_t max_looks = 400'000'000;  // a second at most
 bool matches_name(std::string_view pattern, std::string_view path, std::uint64_t& looks);
 
 // Where a path's first, second, ... part ends, 64 of them at most: "GPT.bs.0" -> 3, 6, 8.

@@ -25,29 +25,36 @@ struct Part {
   std::optional<std::uint32_t> number;
 };
 
-std::vector<Part> parts_of(std::string_view name) {
+struct Name {
   std::vector<Part> parts;
-  for (std::size_t at = 0; at < name.size();) {
+  std::size_t ranges = 0;
+};
+
+Name name_of(std::string_view text) {
+  constexpr std::size_t max_parts = 64;  // the last one has all the rest
+  Name name;
+  for (std::size_t at = 0; at < text.size();) {
     std::size_t end = at + 1;
-    while (end < name.size() && is_digit(name[end]) == is_digit(name[at])) ++end;
-    const std::string_view text = name.substr(at, end - at);
-    parts.push_back({std::string(text), number_of(text)});
+    while (end < text.size() && (name.parts.size() + 1 == max_parts || is_digit(text[end]) == is_digit(text[at]))) ++end;
+    const std::string_view part = text.substr(at, end - at);
+    name.parts.push_back({std::string(part), number_of(part)});
     at = end;
   }
-  return parts;
+  return name;
 }
 
-std::string text_of(const std::vector<Part>& parts, std::size_t without = ~std::size_t{0}) {
+std::string text_of(const Name& name, std::size_t without = ~std::size_t{0}) {
   std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) text += i == without ? std::string(1, '\0') : parts[i].text;
+  for (std::size_t i = 0; i < name.parts.size(); ++i) text += i == without ? std::string(1, '\0') : name.parts[i].text;
   return text;
 }
 
 // Names that differ in this part alone, joined where its numbers follow each other. One that went into a range is left empty.
-void join_by(std::size_t part, std::vector<std::vector<Part>>& names) {
+void join_by(std::size_t part, std::vector<Name>& names) {
   std::map<std::string, std::vector<std::pair<std::uint32_t, std::size_t>>> families;
   for (std::size_t i = 0; i < names.size(); ++i)
-    if (part < names[i].size() && names[i][part].number) families[text_of(names[i], part)].emplace_back(*names[i][part].number, i);
+    if (part < names[i].parts.size() && names[i].parts[part].number && names[i].ranges < RangedName::max_ranges)
+      families[text_of(names[i], part)].emplace_back(*names[i].parts[part].number, i);
   for (auto& [others, members] : families) {
     std::sort(members.begin(), members.end());
     for (std::size_t begin = 0, end = 0; begin < members.size(); begin = end) {
@@ -57,41 +64,61 @@ void join_by(std::size_t part, std::vector<std::vector<Part>>& names) {
       const std::uint32_t from = members[begin].first, to = members[end - 1].first;
       if (from == to) continue;
       for (std::size_t i = begin; i < end; ++i)
-        if (members[i].second != first) names[members[i].second].clear();
-      names[first][part] = {std::to_string(from) + ".." + std::to_string(to), std::nullopt};
+        if (members[i].second != first) names[members[i].second] = {};
+      names[first].parts[part] = {std::to_string(from) + ".." + std::to_string(to), std::nullopt};
+      ++names[first].ranges;
     }
   }
 }
 
 }  // namespace
 
-bool add_names(std::string_view name, std::size_t most, std::vector<std::string>& names) {
-  for (auto dots = name.find(".."); dots != std::string_view::npos; dots = name.find("..", dots + 1)) {
-    std::size_t begin = dots, end = dots + 2;
-    while (begin > 0 && is_digit(name[begin - 1])) --begin;
-    while (end < name.size() && is_digit(name[end])) ++end;
-    const auto from = number_of(name.substr(begin, dots - begin)), to = number_of(name.substr(dots + 2, end - dots - 2));
+RangedName::RangedName(std::string_view name) : name_(name) {
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  std::size_t least = 0;  // where the next range may begin
+  for (auto dots = name.find(".."); dots != std::string_view::npos && !has_too_many_ranges(); dots = name.find("..", dots + 1)) {
+    Range range{dots, dots + 2};
+    while (range.begin > least && is_digit(name[range.begin - 1])) --range.begin;
+    while (range.end < name.size() && is_digit(name[range.end])) ++range.end;
+    const auto from = number_of(name.substr(range.begin, dots - range.begin)), to = number_of(name.substr(dots + 2, range.end - dots - 2));
     if (!from || !to || *from >= *to) continue;
-    for (std::uint64_t number = *from; number <= *to; ++number)
-      if (!add_names(std::string(name.substr(0, begin)) + std::to_string(number) + std::string(name.substr(end)), most, names))
-        return false;
-    return true;
+    range.from = *from;
+    range.to = *to;
+    least = range.end;
+    count_ = count_ > most / range.size() ? most : count_ * range.size();
+    ranges_.push_back(range);
   }
-  names.emplace_back(name);
-  return names.size() <= most;
+}
+
+std::string RangedName::at(std::uint64_t index) const {
+  std::vector<std::string> numbers;
+  for (auto range = ranges_.rbegin(); range != ranges_.rend(); ++range) {
+    numbers.push_back(std::to_string(range->from + index % range->size()));
+    index /= range->size();
+  }
+  std::string text;
+  std::size_t done = 0;
+  for (const Range& range : ranges_) {
+    text += name_.substr(done, range.begin - done);
+    text += numbers.back();
+    numbers.pop_back();
+    done = range.end;
+  }
+  text += name_.substr(done);
+  return text;
 }
 
 std::vector<std::string> with_ranges(const std::vector<std::string>& names) {
-  std::vector<std::vector<Part>> all;
+  std::vector<Name> all;
   std::size_t longest = 0;
   for (const std::string& name : names) {
-    all.push_back(parts_of(name));
-    longest = std::max(longest, all.back().size());
+    all.push_back(name_of(name));
+    longest = std::max(longest, all.back().parts.size());
   }
   for (std::size_t part = 0; part < longest; ++part) join_by(part, all);
   std::vector<std::string> out;
-  for (const std::vector<Part>& parts : all)
-    if (!parts.empty()) out.push_back(text_of(parts));
+  for (const Name& name : all)
+    if (!name.parts.empty()) out.push_back(text_of(name));
   return out;
 }
 

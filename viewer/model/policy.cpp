@@ -90,7 +90,7 @@ std::string read_argument(Argument argument, std::string_view text, Policy& poli
     case Argument::names:
     case Argument::moves: break;
   }
-  while (true) {
+  for (std::uint64_t names = 0; true;) {
     const auto comma = text.find(',');
     const std::string_view entry = text.substr(0, comma);
     if (argument == Argument::moves) {
@@ -101,10 +101,15 @@ std::string read_argument(Argument argument, std::string_view text, Policy& poli
       policy.moves.push_back(*move);
     } else if (argument == Argument::names) {
       if (entry.empty()) return ": name " + std::to_string(policy.names.size() + 1) + " is empty";
-      if (policy.kind != Kind::regions)
-        policy.names.emplace_back(entry);
-      else if (!add_names(entry, max_layers, policy.names))
-        return ": more than " + std::to_string(max_layers) + " names";
+      if (policy.kind == Kind::regions) {
+        const RangedName all(entry);
+        if (all.has_too_many_ranges())
+          return ": name " + std::to_string(policy.names.size() + 1) + " has more than " + std::to_string(RangedName::max_ranges) +
+                 " ranges";
+        if (all.count() > max_layers - names) return ": more than " + std::to_string(max_layers) + " names";
+        names += all.count();
+      }
+      policy.names.emplace_back(entry);
     } else {
       std::uint64_t length = 0;
       if (const std::string wrong = read_count(entry, 1, length); !wrong.empty())
@@ -233,11 +238,22 @@ class RegionWriter {
   Result<Regions> named() {
     const NamedRuns runs(model_);
     std::vector<std::uint32_t> chosen;
-    for (const std::string& name : policy_.names) {
-      const std::vector<std::uint32_t> found = runs.find(name);
-      if (found.empty())
-        return no_such("layer and no module", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
-      chosen.insert(chosen.end(), found.begin(), found.end());
+    std::uint64_t looks = max_looks;
+    for (const std::string& stated : policy_.names) {
+      const RangedName names(stated);
+      for (std::uint64_t i = 0; i < names.count(); ++i) {
+        const std::string name = names.at(i);
+        const std::vector<std::uint32_t> found = runs.find(name, looks);
+        if (looks == 0)
+          return Error{ErrorKind::usage,
+                       "",
+                       {},
+                       "policy '" + policy_.text + "' has too many names, or too long ones, for so many modules",
+                       "name modules by their whole paths"};
+        if (found.empty())
+          return no_such("layer and no module", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
+        chosen.insert(chosen.end(), found.begin(), found.end());
+      }
     }
     const std::vector<NamedRun>& all = runs.all();
     std::sort(chosen.begin(), chosen.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -381,6 +397,8 @@ Result<Policy> parse_policy(std::string_view text) {
 std::string in_ranges(const std::string& text) {
   const Result<Policy> policy = parse_policy(text);
   if (!policy || policy->kind != Kind::regions) return text;
+  if (std::any_of(policy->names.begin(), policy->names.end(), [](const std::string& name) { return RangedName(name).count() > 1; }))
+    return text;
   std::string out = "regions:";
   for (const std::string& name : with_ranges(policy->names)) out += (out.back() == ':' ? "" : ",") + name;
   return out;

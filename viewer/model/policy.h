@@ -9,7 +9,7 @@
 //   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
 //   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
 //   regions:A,B,...     these layers or modules of the tree, by name; a name may be a pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h
-//                       says what comes first), or have a range of numbers ("GPT.bs.0..5"). None may lie inside of another
+//                       says what comes first), or have up to 4 ranges of numbers ("GPT.bs.0..5"). None may lie inside of another
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
 //   offload:BYTES[,N]   values of at least BYTES go to the host when forward has read them last, and come back before their backward; N of
 //                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)
@@ -54,7 +54,7 @@ struct Policy {
   std::uint64_t number = 0;            // length of equal segments; bytes; cost; snapshots
   std::uint64_t window = 0;            // of offload
   std::vector<std::uint64_t> lengths;  // segments
-  std::vector<std::string> names;      // regions: layers; selective: operators
+  std::vector<std::string> names;      // regions: layers, with their ranges; selective: operators
   std::vector<plan::Move> moves;
   std::string text;  // as it was given
 };

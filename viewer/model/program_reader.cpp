@@ -12,8 +12,6 @@
 namespace liveset::model {
 namespace {
 
-constexpr std::uint64_t max_looks = 400'000'000;  // at characters of names, to find what a file's patterns name: a second at most
-
 using trace::Phase;
 using Names = google::protobuf::RepeatedPtrField<std::string>;
 
