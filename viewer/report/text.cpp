@@ -126,9 +126,17 @@ std::string short_name(std::string_view name, std::size_t width) {
     text.erase(begin, std::min(text.find_first_not_of("0123456789", begin + backward.size()), text.size()) - begin);
   if (width_of(text) <= width) return text;
   std::string_view rest = text;
-  const auto is_too_wide = [&] { return width_of(rest) + 3 > width; };
-  while (is_too_wide() && rest.find('/') != std::string_view::npos) rest.remove_prefix(rest.find_first_of("./") + 1);
-  while (is_too_wide()) rest.remove_prefix(std::max<std::size_t>(character_length(rest, 0), 1));
+  std::size_t wide = width_of(rest) + 3;
+  const auto drop = [&](std::size_t bytes) {
+    wide -= width_of(rest.substr(0, bytes));
+    rest.remove_prefix(bytes);
+  };
+  for (std::size_t parts = text.rfind('/') + 1; wide > width && parts > 0;) {  // bytes up to the last one
+    const std::size_t part = rest.find_first_of("./") + 1;
+    drop(part);
+    parts -= part;
+  }
+  while (wide > width) drop(std::max<std::size_t>(character_length(rest, 0), 1));
   return "..." + std::string(rest);
 }
 

@@ -64,6 +64,24 @@ TEST(ShortName, KeepsTheEndAndTheLastModules) {
   EXPECT_EQ(short_name("GPT/checkpoint:2/AddmmBackward0.mat1@1", 22), "...Addmm.mat1@1");
   EXPECT_EQ(short_name("Backward/BackwardCompatible.x", 20), "...kwardCompatible.x") << "a node that is only called so";
   EXPECT_EQ(short_name("a name without parts that is long", 12), "...t is long");
+  EXPECT_EQ(short_name("a/b.c.d.e.f.g.h/i.j.k.l.m.n.o", 12), "...k.l.m.n.o") << "behind the last '/' no part is left out whole";
+}
+
+TEST(ShortName, OfLongNames) {
+  std::string one, parts, dots, bytes;
+  for (int i = 0; i < 500'000; ++i) {
+    one += "n";
+    parts += "a/";
+    dots += "b.";
+    bytes += "\x80\xc3\xa9";
+  }
+  EXPECT_EQ(short_name(one, 12), "...nnnnnnnnn");
+  EXPECT_EQ(short_name(parts + "x", 12), "...a/a/a/a/x");
+  EXPECT_EQ(short_name(dots + "x", 12), "...b.b.b.b.x");
+  EXPECT_EQ(short_name(dots + "/x", 12), "...b.b.b./x");
+  EXPECT_EQ(short_name(parts + one, 12), "...nnnnnnnnn");
+  EXPECT_EQ(short_name("nnnn\xc3\xa9" + one, 500'004), "...\xc3\xa9" + one);
+  EXPECT_TRUE(short_name(bytes, 12).ends_with("\x80\xc3\xa9"));
 }
 
 TEST(Tables, AlignAsText) {
