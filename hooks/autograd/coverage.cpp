@@ -37,10 +37,9 @@ void declare(const Seen& seen) {
                              ? "sequence numbers of the nodes (their place in this torch's nodes was not found)"
                              : "sequence numbers of the nodes (process_vm_readv is forbidden here: nobody can look for them)");
   } else {
-    const bool returns =
-        torch_function(validate_outputs_name, nullptr) != nullptr || torch_function(old_validate_outputs_name, nullptr) != nullptr;
-    core::declare_source("autograd", "", covers,
-                         returns ? "" : "where a node's function returned (this torch has no validate_outputs of the known form)");
+    core::declare_source(
+        "autograd", "", covers,
+        seen.returns ? "" : "where the function of a node returned (this torch's validate_outputs is not of the known form)");
   }
 }
 

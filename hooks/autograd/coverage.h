@@ -6,6 +6,7 @@ namespace liveset::autograd {
 struct Seen {
   bool nodes;    // a node was run through us
   bool numbers;  // nodes are known by their sequence numbers
+  bool returns;  // what the engine does with what a node gave was run through us
 };
 
 // After each backward.

@@ -1,8 +1,8 @@
 // torch::autograd::Engine::evaluate_function and validate_outputs, interposed: they stand before libtorch_cpu's own in the lookup
 // order, because this library is preloaded and libtorch_cpu calls them through its PLT.
 //
-// An exception that the node throws passes through: nothing here needs to be undone, so unwind tables are enough, and the
-// node's NODE_END is missing, as the format says.
+// An exception that the node throws passes through: unwind tables are enough, for what is not undone here the next node or the end of
+// backward undoes, and the node's NODE_END is missing, as the format says.
 #include "hooks/autograd/node_events.h"
 
 #include "hooks/autograd/coverage.h"
@@ -25,9 +25,11 @@ using Validate = void (*)(const void* edges, void* gradients, const void* messag
 Validate real_validate = nullptr;
 
 constinit SequencePlace sequence_place;
-bool any_node = false;
+bool any_node = false, any_return = false;
 
-Seen seen() { return {__atomic_load_n(&any_node, __ATOMIC_RELAXED), sequence_place.known()}; }
+Seen seen() {
+  return {__atomic_load_n(&any_node, __ATOMIC_RELAXED), sequence_place.known(), __atomic_load_n(&any_return, __ATOMIC_RELAXED)};
+}
 
 template <class Function>
 Function find_real(Function& real, const char* name, const void* caller) {
@@ -37,11 +39,20 @@ Function find_real(Function& real, const char* name, const void* caller) {
   return found;
 }
 
+constexpr std::uintptr_t node_bytes = 512;  // torch::autograd::Node, and more
+
 // Between a node's function and the end of what it holds: the engine brings each gradient to the shape of the node's input, which takes a
 // block where that is a sum.
 void validate(const char* name, const void* caller, const void* edges, void* gradients, const void* message) {
   Validate real = __atomic_load_n(&real_validate, __ATOMIC_RELAXED);
   if (__builtin_expect(real == nullptr, 0)) real = find_real(real_validate, name, caller);
+  // A node's edges are in it. Others are a backward's roots: no function has given their gradients.
+  const void* node = core::running_node();
+  if (node == nullptr || reinterpret_cast<std::uintptr_t>(edges) - reinterpret_cast<std::uintptr_t>(node) >= node_bytes) {
+    real(edges, gradients, message);
+    return;
+  }
+  if (__builtin_expect(!__atomic_load_n(&any_return, __ATOMIC_RELAXED), 0)) __atomic_store_n(&any_return, true, __ATOMIC_RELAXED);
   core::say_node_returned(true);
   real(edges, gradients, message);
   core::say_node_returned(false);
@@ -88,7 +99,10 @@ std::int64_t number_of(const void* node) { return sequence_place.read(node); }
 
 void backward_begins() { count_buckets_anew(); }
 
-void backward_ends() { judge_coverage(seen()); }
+void backward_ends() {
+  core::say_node_returned(false);  // it may have failed on its way
+  judge_coverage(seen());
+}
 
 void say_exiting() { say_coverage(seen()); }
 
@@ -104,7 +118,9 @@ extern "C" void evaluate_function(void* engine, void* task, void* node, void* in
     return;
   }
   const Running running = begin(node);
+  const void* outer = core::exchange_node(node);
   real(engine, task, node, inputs, queue);
+  core::exchange_node(outer);
   // The node may be gone by now.
   core::record_node(channel::kind_node_end, running.name, running.number);
 }

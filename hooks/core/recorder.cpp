@@ -266,6 +266,16 @@ void record_node(std::uint8_t kind, std::uint32_t name, std::int64_t number) {
   record_simple(kind, static_cast<std::uint64_t>(number), name, 0, same_scope);
 }
 
+const void* exchange_node(const void* node) {
+  Thread* thread = this_thread;
+  if (thread == nullptr) return nullptr;
+  const void* before = thread->node;
+  thread->node = node;
+  return before;
+}
+
+const void* running_node() { return this_thread != nullptr ? this_thread->node : nullptr; }
+
 void say_node_returned(bool returned) {
   if (Thread* thread = this_thread) thread->node_returned = returned;
 }

@@ -61,8 +61,11 @@ void record_mark(std::uint8_t kind, std::int64_t number);  // STEP_*, MICROBATCH
 std::int64_t last_step();
 std::int64_t last_microbatch();
 void record_node(std::uint8_t kind, std::uint32_t name, std::int64_t number);  // GRAPH_NODE, NODE_*
-// The function of the node that this thread runs has returned (true); the engine is through with what it gave (false). A NODE_RETURNED goes
-// before the first block in between.
+// The node of autograd's that this thread runs from now on; gives the one before. Null: none, or nothing was recorded in this thread yet.
+const void* exchange_node(const void* node);
+const void* running_node();
+// The function of that node has returned (true); the engine is through with what it gave (false). A NODE_RETURNED goes before the first
+// block in between.
 void say_node_returned(bool returned);
 void record_attribute(std::uint32_t key, std::uint32_t json);
 

@@ -19,6 +19,7 @@ struct Thread {
   std::uint32_t scope = 0;
   std::uint8_t phase = 0;
   bool inside = false;         // a call of this library is under way on this thread
+  const void* node = nullptr;  // of autograd's, that it runs
   bool node_returned = false;  // and no block since
   // Events that waited for room in vain since the collector was last seen to move, and where it was then.
   std::uint32_t in_vain = 0;

@@ -90,7 +90,7 @@ void add_plan(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("plan", "the checkpointing policy that fits a budget of bytes, and the whole frontier");
   command->footer(
       "The peak is that of requested bytes, statics included; the extra cost is what runs again, in the model's unit (nanoseconds of a "
-      "recorded step). A peak that is called an estimate lies inside of a region of a recorded step.\n"
+      "recorded step). What is called an estimate says why.\n"
       "frontier: bytes against extra cost; nothing that was tried beats a line in both. Rotor chains are optimal among persistent "
       "schedules (where their sizes have to be rounded, nearly); chains of up to 12 layers are searched exactly, over every schedule, and "
       "'found by' marks what that found. Of other "

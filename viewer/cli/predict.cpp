@@ -90,9 +90,8 @@ Status run(const Options& options, Context& context) {
 void add_predict(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event, memory");
   command->footer(
-      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step on the device, statics included; a "
-      "peak "
-      "that is called an estimate lies inside of a region of a recorded step. Costs are in the model's unit; copies to the host and back "
+      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step on the device, statics included; what "
+      "is called an estimate says why. Costs are in the model's unit; copies to the host and back "
       "are "
       "in none.\n"
       "JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index` are the ledger's; `event` and `memory_event` inside "

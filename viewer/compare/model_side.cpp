@@ -186,7 +186,7 @@ void ModelSide::add_items() {
 Status ModelSide::add_counters(const model::Policy& policy) {
   Result<model::PredictedCounters> counters = model::predict_counters(*model_, policy, prediction_.memory);
   if (!counters) return counters.take_error();
-  if (counters->cache_is_estimate && side.counter != "requested") side.warnings.emplace_back(model::cache_estimate_reason);
+  if (!counters->cache_estimate.empty() && side.counter != "requested") side.warnings.emplace_back(counters->cache_estimate);
   std::string known;
   for (const model::CounterKind kind : model::counter_kinds) {
     const model::CounterPeak* const peak = model::counter_peak(*counters, kind);
@@ -276,7 +276,6 @@ void ModelSide::prefer_other() {
   side.peak.bytes = side.peak.block_bytes;
   side.extras = {};
   side.peak_is_estimate = is_estimate(peak_event_);
-  side.peak_is_rounded = side.peak_is_rounded && peak_event_ == prediction_.memory.peak_event;
   side.items.clear();
   side.rest_blocks = 0;
   side.rest = {};

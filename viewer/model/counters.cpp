@@ -1,6 +1,7 @@
 #include "viewer/model/counters.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -182,13 +183,19 @@ Result<PredictedCounters> predict_counters(const Model& model, const Policy& pol
   Result<allocator::Settings> settings = allocator::parse_settings(model.physical.allocator_settings);
   if (!settings) return settings.take_error();
   Simulation simulation(*settings);
+  const std::span<const std::uint64_t> divisions(settings->roundup_power2_divisions);
   if (model.past == nullptr) {
     simulation.step(model, memory);
+    // Only a recorded step has listed frees and does not know what reads what.
+    if (model.conventions.frees_are_listed && model.conventions.drop_at_region_end) out.cache_estimate = no_past_estimate;
   } else {
     Result<bool> all = follow_past(model, policy, simulation);
     if (!all) return all.take_error();
-    out.cache_is_estimate = !*all;
+    if (!*all) out.cache_estimate = past_estimate;
   }
+  if (std::any_of(divisions.begin(), divisions.end(), [](std::uint64_t each) { return each > 1; }) &&
+      std::any_of(model.tensors.begin(), model.tensors.end(), [](const Tensor& tensor) { return tensor.rounded; }))
+    out.cache_estimate = rounding_estimate;
   simulation.step(model, memory);
   if (simulation.exhausted())
     return Error{ErrorKind::usage, "", {}, "allocator: the layout is too fragmented to be followed", "give --counter requested"};

@@ -19,9 +19,14 @@ struct CounterPeak {
   trace::Phase phase = trace::Phase::other;
 };
 
-// Of PredictedCounters::cache_is_estimate.
-inline constexpr std::string_view cache_estimate_reason =
+// Of PredictedCounters::cache_estimate: what the simulated cache finds or how it rounds is not known.
+inline constexpr std::string_view past_estimate =
     "allocated, active and reserved are estimates: an earlier step cannot take the policy, and is taken to have saved all";
+inline constexpr std::string_view no_past_estimate =
+    "allocated, active and reserved are estimates: the model is of one recorded step, and what its job did before is not in it";
+inline constexpr std::string_view rounding_estimate =
+    "allocated, active and reserved are estimates: of blocks that nothing is stated of the size is known as it was rounded in the "
+    "recording";
 
 struct PredictedCounters {
   CounterPeak requested;
@@ -29,9 +34,8 @@ struct PredictedCounters {
   // without a past the step itself, so that it is a late one that finds what earlier ones left in the cache. Absent where blocks are as
   // large as they are asked for (the CPU's allocator).
   std::optional<CounterPeak> allocated, active, reserved;
-  // An earlier step could not take the policy and was replayed with all saved: what it left in the cache, and so the three, may differ.
-  bool cache_is_estimate = false;
-  std::uint64_t outside = 0;  // context and communication, as the model states them
+  std::string_view cache_estimate;  // why the three are estimates; empty: they are not
+  std::uint64_t outside = 0;        // context and communication, as the model states them
 
   const CounterPeak* of(CounterKind kind) const;
 };

@@ -34,6 +34,7 @@ struct Conventions {
   bool physical_copy = false;
   bool drop_at_region_end = false;
   bool frees_are_listed = false;
+  bool returns_unknown = false;
   Rerun rerun = Rerun::whole;
 };
 

@@ -132,6 +132,7 @@ class Reader {
     out.physical_copy = stated.boundary() == Stated::PHYSICAL_COPY;
     out.drop_at_region_end = stated.drop() == Stated::REGION_END;
     out.frees_are_listed = stated.release() == Stated::LISTED;
+    out.returns_unknown = stated.returns_unknown();
   }
 
   void microbatches(const proto::Schedule& stated, const Place& place) {

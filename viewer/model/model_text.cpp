@@ -121,6 +121,7 @@ class Writer {
                                                                : Out::STOP_BEFORE_BOUNDARY);
     out.set_boundary(in.physical_copy ? Out::PHYSICAL_COPY : Out::MERGE);
     out.set_drop(in.drop_at_region_end ? Out::REGION_END : Out::LAST_READ);
+    out.set_returns_unknown(in.returns_unknown);
     out.set_release(in.frees_are_listed ? Out::LISTED : Out::LAST_USE);
   }
 

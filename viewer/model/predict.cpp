@@ -107,9 +107,10 @@ class Executor {
       tensor.bytes = (*each)->bytes;
       tensor.memory_class = (*each)->memory_class;
       tensor.value = false;
+      tensor.rounded = (*each)->rounded;
       const auto index = static_cast<std::uint32_t>(tensors_ + came_.size());
-      out_.memory.blocks[add_block(index, none, tensor.bytes, tensor.memory_class, 0)].stays = true;
       came_.push_back(std::move(tensor));
+      out_.memory.blocks[add_block(index, none, came_.back().bytes, came_.back().memory_class, 0)].stays = true;
     }
     coming_.erase(stay, coming_.end());
   }
@@ -146,7 +147,9 @@ class Executor {
   void run_op(const Instruction& instruction) {
     const Op& op = model_.ops[instruction.subject];
     op_ = instruction.subject;
+    ran_again_ = ran_again_ || phase_ == Phase::recompute;
     is_estimate_ = model_.conventions.drop_at_region_end && op.phase == Phase::forward && phase_ == Phase::forward && !instruction.graph;
+    is_estimate_ = is_estimate_ || (model_.conventions.returns_unknown && ran_again_ && phase_ == Phase::backward);
     for (const std::uint32_t read : model_.list(op.reads)) {
       const State& state = state_of(read);
       if (state.life != Life::live || state.away) {
@@ -252,7 +255,7 @@ class Executor {
     block.memory_class = memory_class;
     block.phase = phase_;
     block.bytes = bytes;
-    block.rounded = tensor < tensors_ && tensor_of(tensor).rounded;
+    block.rounded = tensor != none && (tensor < tensors_ ? tensor_of(tensor) : came_[tensor - tensors_]).rounded;
     rounded_ += block.rounded ? 1 : 0;
     block.made = memory.events.size();
     memory.blocks.push_back(block);
@@ -303,6 +306,7 @@ class Executor {
   std::uint64_t rounded_ = 0;  // blocks and statics that live
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
+  bool ran_again_ = false;                    // some op
   std::vector<const StaticStorage*> coming_;  // in this step, and not there yet
   std::vector<Tensor> came_;
   bool optimizer_makes_states_ = false;

@@ -104,6 +104,14 @@ class Statements {
   std::unordered_map<std::uint32_t, std::uint64_t> requested_;  // by ordinal
 };
 
+// Since format 1.4, unless this torch hides it (hooks/autograd/coverage.cpp).
+bool says_returns(const trace::TraceFile& file) {
+  const auto& sources = file.dictionary().sources;
+  return file.header().format_minor >= 4 && std::none_of(sources.begin(), sources.end(), [](const trace::Source& source) {
+           return source.name == "autograd" && source.cannot_see.find("returned") != std::string::npos;
+         });
+}
+
 class StepReader {
  public:
   StepReader(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
@@ -184,7 +192,10 @@ class StepReader {
         thread.returned = false;
         thread.nodes.end(ledger::node_key(event.name, event.number));
         return;
-      case Kind::backward_end: thread.nodes.clear(); return;
+      case Kind::backward_end:
+        thread.returned = false;
+        thread.nodes.clear();
+        return;
       case Kind::graph_node:
         thread.walked = event.number;
         if (in_step(event) && event.number >= 0) names_[event.number] = event.name;
@@ -501,6 +512,7 @@ class StepReader {
     model.conventions.physical_copy = true;
     model.conventions.drop_at_region_end = true;
     model.conventions.frees_are_listed = true;
+    model.conventions.returns_unknown = !says_returns(file_);
     model.physical.heap = out.heap;
     model.physical.caching_allocator = heap.device_type == cuda;
     if (statements_.expands()) model.physical.allocator_settings = "expandable_segments:True";
@@ -522,10 +534,10 @@ class StepReader {
     out.first_event = step_.first_event;
     out.end_event = end_;
     out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
-    if (file_.header().format_minor < 4)
+    if (out.model.conventions.returns_unknown)
       out.notes.emplace_back(
-          "recorded before format 1.4: where a backward function returned is not known, so peaks with recompute may be too high by what is "
-          "made again for one operator");
+          "where functions of backward returned is not in the trace (format 1.4 has it, of torch's own functions): peaks of regions are "
+          "estimates");
     if (heap.device_type != 0) out.notes.emplace_back("costs are the host's time to launch, not the device's");
     return out;
   }

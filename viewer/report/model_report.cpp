@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 bool is_estimate(const model::Outcome& outcome, CounterKind kind) {
   return outcome.is_estimate[static_cast<std::size_t>(kind)] ||
-         (kind == CounterKind::requested ? outcome.peak_is_rounded : outcome.counters.cache_is_estimate);
+         (kind == CounterKind::requested ? outcome.peak_is_rounded : !outcome.counters.cache_estimate.empty());
 }
 
 ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const CounterPeak& peak) {
@@ -153,7 +153,7 @@ std::string memory_text(const model::Outcome& outcome, const Style& style) {
     add(format_bytes(outcome.counters.outside, style.exact_bytes) + " outside of the allocator come on top (context, communication)");
   if (std::find(outcome.is_estimate.begin(), outcome.is_estimate.end(), true) != outcome.is_estimate.end()) add(estimate_reason);
   if (outcome.peak_is_rounded) add(rounded_reason);
-  if (outcome.counters.cache_is_estimate) add(model::cache_estimate_reason);
+  if (!outcome.counters.cache_estimate.empty()) add(outcome.counters.cache_estimate);
   if (outcome.copies()) add(copies_text(outcome, style));
   return text;
 }

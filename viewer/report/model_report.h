@@ -11,11 +11,13 @@
 
 namespace liveset::report {
 
-// Of a peak that is an estimate (model::MemoryEvent::is_estimate).
+// Of a peak of requested with what is rounded (model::MemoryCurve::peak_is_rounded).
 inline constexpr std::string_view rounded_reason =
     "requested is an estimate: of blocks that nothing is stated of (temporaries) the block's size counts, and what was asked for may be "
     "less";
-inline constexpr std::string_view estimate_reason = "an estimate: a recorded step does not tell all that reads a value inside of a region";
+// Of a peak that is an estimate (model::MemoryEvent::is_estimate).
+inline constexpr std::string_view estimate_reason =
+    "an estimate: a recorded step does not tell all that reads a value inside of a region, and so when it goes";
 
 // Bytes by name of the class; without those of which nothing lives.
 nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);

@@ -9,7 +9,7 @@ namespace {
 bool is_estimate_of(const model::Outcome& outcome, model::CounterKind kind) { return outcome.is_estimate[static_cast<std::size_t>(kind)]; }
 bool is_estimate(const model::Outcome& outcome) { return is_estimate_of(outcome, model::CounterKind::requested); }
 bool is_estimate_in_cache(const model::Outcome& outcome) {
-  return outcome.counters.reserved && !outcome.counters.cache_is_estimate && is_estimate_of(outcome, model::CounterKind::reserved);
+  return outcome.counters.reserved && outcome.counters.cache_estimate.empty() && is_estimate_of(outcome, model::CounterKind::reserved);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string whatif_table(const WhatIfReport& report, TableFormat format, const S
       row.push_back(Cell::bytes(outcome.counters.allocated->bytes));
       row.push_back(Cell::bytes(outcome.counters.reserved->bytes));
     }
-    const bool estimate = is_estimate(outcome), in_cache = outcome.counters.cache_is_estimate, rounded = outcome.peak_is_rounded;
+    const bool estimate = is_estimate(outcome), in_cache = !outcome.counters.cache_estimate.empty(), rounded = outcome.peak_is_rounded;
     row.push_back(Cell::words(std::string(trace::phase_name(outcome.counters.requested.phase)) +
                               (estimate && format != TableFormat::csv ? ", an estimate" : "") +
                               (in_cache && format != TableFormat::csv ? "; allocated, reserved estimates" : "")));
@@ -78,7 +78,7 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), [](const model::Outcome& outcome) { return outcome.peak_is_rounded; }))
       add_note(std::string(rounded_reason));
     for (const model::Outcome& outcome : report.outcomes)
-      if (outcome.counters.cache_is_estimate) add_note(outcome.policy + ": " + std::string(model::cache_estimate_reason));
+      if (!outcome.counters.cache_estimate.empty()) add_note(outcome.policy + ": " + std::string(outcome.counters.cache_estimate));
     for (const model::Outcome& outcome : report.outcomes)
       if (outcome.copies()) add_note(outcome.policy + " " + copies_text(outcome, style) + ", and is in no time above");
   }

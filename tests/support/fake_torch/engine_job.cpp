@@ -70,21 +70,28 @@ void nodes() {
 }
 
 struct SummingBackward0 final : Node {
-  SummingBackward0(std::uint64_t number, std::size_t bytes) : Node(number), sum_bytes(bytes) {}
-  void apply() override { allocate(64); }
+  SummingBackward0(std::uint64_t number, std::size_t bytes, Node* root = nullptr) : Node(number), sum_bytes(bytes), inner_root(root) {}
+  void apply() override {
+    if (inner_root != nullptr) torch::autograd::begin_with(*inner_root);
+    allocate(64);
+  }
   void sum_to_shape() override {
     if (sum_bytes == 1) throw std::runtime_error("of no such shape");
     if (sum_bytes != 0) allocate(sum_bytes);
   }
   std::size_t sum_bytes;
+  Node* inner_root;
 };
 
-// A sum, none, one that fails, and a node after it.
+// A root, a sum, none, one that fails, and a node after it in which another backward begins.
 void sums() {
   heap = liveset_heap_open("cpu/fake", 0, 0);
+  SummingBackward0 root(1, 32);
+  torch::autograd::begin_with(root);
   std::uint64_t number = 9;
   for (const std::size_t bytes : {128, 0, 1, 0}) {
-    SummingBackward0 node(number--, bytes);
+    SummingBackward0 node(number, bytes, number == 6 ? &root : nullptr);
+    --number;
     try {
       run(node);
     } catch (const std::runtime_error& error) {

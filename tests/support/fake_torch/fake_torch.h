@@ -6,17 +6,24 @@
 
 namespace torch::autograd {
 
+struct Node;
+struct Edge {
+  Node* node;
+};
+
 struct Node {
-  explicit Node(std::uint64_t number) : sequence_number(number) {}
+  explicit Node(std::uint64_t number) : sequence_number(number), edges{{this}} {}
   virtual ~Node();
   virtual void apply() = 0;
   virtual void sum_to_shape() {}
   std::uint64_t other = 7;
   std::uint64_t sequence_number;
+  std::vector<Edge> edges;  // in torch they lead to other nodes
 };
 
-// As the engine runs a node.
+// As the engine runs a node, and as it begins with one.
 void run(Node& node);
+void begin_with(Node& node);
 
 }  // namespace torch::autograd
 

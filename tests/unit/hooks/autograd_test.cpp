@@ -277,8 +277,8 @@ TEST_F(Engine, WhatIsMadeAfterANodesFunctionIsSaidToBe) {
   const auto begin = [](const std::string& number) { return "node_begin SummingBackward0 " + number; };
   const auto end = [](const std::string& number) { return "node_end SummingBackward0 " + number; };
   EXPECT_THAT(recorded("sums", "of no such shape\n"),
-              ElementsAre(begin("-1"), "alloc  0 64", "node_returned  0", "alloc  0 128", end("-1"), begin("-1"), "alloc  0 64", end("-1"),
-                          begin("-1"), "alloc  0 64", begin("-1"), "alloc  0 64", end("-1")));
+              ElementsAre("alloc  0 32", begin("-1"), "alloc  0 64", "node_returned  0", "alloc  0 128", end("-1"), begin("-1"),
+                          "alloc  0 64", end("-1"), begin("-1"), "alloc  0 64", begin("-1"), "alloc  0 32", "alloc  0 64", end("-1")));
 }
 
 TEST_F(Engine, BucketsAreCommunicationFromTheirBirth) {

@@ -117,9 +117,23 @@ TEST(Counters, WhatAnEarlierStepWithoutThePolicyLeftIsAnEstimate) {
   const Model model = parsed(layers);
   Model other = model;
   other.units.pop_back();
-  EXPECT_FALSE(counters(model, "segments:1,1").cache_is_estimate);
-  EXPECT_FALSE(counters(with_past(model, {{{}, model}}), "segments:1,1").cache_is_estimate);
-  EXPECT_TRUE(counters(with_past(model, {{{}, other}}), "segments:1,1").cache_is_estimate);
+  EXPECT_EQ(counters(model, "segments:1,1").cache_estimate, no_past_estimate);
+  EXPECT_EQ(counters(with_past(model, {{{}, model}}), "segments:1,1").cache_estimate, "");
+  EXPECT_EQ(counters(with_past(model, {{{}, other}}), "segments:1,1").cache_estimate, past_estimate);
+}
+
+// 1,100 bytes get a block of 1,280 where four sizes lie between powers of two, and a block that is known to have 1,536 may be that one.
+TEST(Counters, OtherSettingsRoundWhatIsKnownAsItWasRounded) {
+  const auto estimate = [](const std::string& settings, const std::string& mark) {
+    return counters(parsed("physical { allocator: 'cuda' " + settings +
+                           " } conventions { release: LISTED } general { tensor { id: 'x' bytes: 1536 " + mark +
+                           " } op { id: 'f' writes: 'x' frees: 'x' } }"))
+        .cache_estimate;
+  };
+  const std::string divisions = "allocator_settings: 'roundup_power2_divisions:4'";
+  EXPECT_EQ(estimate("", "rounded: true"), "");
+  EXPECT_EQ(estimate(divisions, ""), "");
+  EXPECT_EQ(estimate(divisions, "rounded: true"), rounding_estimate);
 }
 
 TEST(Counters, AStepThatMakesNothingHoldsItsStatics) {

@@ -260,6 +260,24 @@ TEST(Predict, LongRecordedStepsAreFollowed) {
     EXPECT_EQ(predicted(*model, policy).memory.peak_bytes, count + 0U) << policy;
 }
 
+// The static storage comes in the step before, rounded as it is.
+TEST(Predict, WhatComesInAStepIsRoundedToo) {
+  for (const char* const mark : {"", "rounded: true"}) {
+    const Result<Model> model = parse_model(
+        "conventions { release: LISTED } static_storage { id: 'w' bytes: 512 from_step: 1 memory_class: 'library' " + std::string(mark) +
+            " } general { tensor { id: 'x' bytes: 8 } op { id: 'f' writes: 'x' saves: 'x' }"
+            " op { id: 'b' phase: 'backward' backward_of: 'f' reads: 'x' frees: 'x' } }",
+        "coming");
+    ASSERT_TRUE(model) << model.error().message();
+    PredictOptions first;
+    first.step = 0;
+    const Result<Prediction> found = predict(*model, *parse_policy("save-all"), first);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(found->memory.peak_bytes, 520U);
+    EXPECT_EQ(found->memory.peak_is_rounded, *mark != '\0');
+  }
+}
+
 // What an allocator rounded up makes the peak of requested an estimate where it lives then, and at no other.
 TEST(Predict, AtThePeakIsWhatAnAllocatorRounded) {
   const auto marks = [](const std::string& first, const std::string& second, const std::string& storage) {
@@ -301,6 +319,26 @@ TEST(Predict, WhatARegionMadeAgainGoesWithTheFunctionThatTakesIt) {
   };
   EXPECT_EQ(peaks(""), (std::vector<std::uint64_t>{300, 300}));
   EXPECT_EQ(peaks("after_function: true"), (std::vector<std::uint64_t>{300, 270}));
+}
+
+// Where that is not known, backward is an estimate once a region has run again.
+TEST(Predict, WithoutReturnsBackwardOfARegionIsAnEstimate) {
+  for (const bool unknown : {false, true}) {
+    const Result<Model> model = parse_model(
+        std::string("conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY ") +
+            (unknown ? "returns_unknown: true" : "") +
+            " } general { tensor { id: 's' bytes: 100 } tensor { id: 'y' bytes: 10 } tensor { id: 'g' bytes: 50 }"
+            " op { id: 'make' module: 'M' writes: 's' } op { id: 'use' module: 'M' writes: 'y' saves: 's' } op { id: 'loss' phase: 'loss' }"
+            " op { id: 'back' phase: 'backward' backward_of: 'use' reads: 's' writes: 'g' frees: ['s', 'y', 'g'] } } region { module: 'M' "
+            "}",
+        "returns");
+    ASSERT_TRUE(model) << model.error().message();
+    EXPECT_FALSE(predicted(*model, "save-all").memory.peak_is_estimate);
+    const MemoryCurve memory = predicted(*model, "by-hand").memory;
+    EXPECT_EQ(memory.peak_bytes, 160U);
+    EXPECT_EQ(memory.peak_is_estimate, unknown);
+    EXPECT_EQ(parse_model(model_text(*model), "again")->conventions.returns_unknown, unknown);
+  }
 }
 
 // A model file may have one op that makes everything and a region for every other op, which is called with all of it: t0 and on live until

@@ -97,7 +97,7 @@ class Writer:
         # Costs are no times, so there is no cost_unit.
         assumed = ["workspaces of operators"] * any(op.workspace for op in self.ops) + ["cuBLAS's workspaces"] * uses_cublas
         head += f"estimate: {quoted(ESTIMATE + ''.join('; ' + each + ' are estimated' for each in assumed))}\n"
-        head += "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY }\n"
+        head += "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY returns_unknown: true }\n"
         if options.device == "cpu":
             head += f'physical {{ allocator: "none" heap: "cpu" rng_state: {CPU_RNG_STATE} }}\n'
         else:
