@@ -33,18 +33,6 @@ bool matches_whole(std::string_view pattern, std::string_view text, std::uint64_
   return p == pattern.size();
 }
 
-// "aten::mm.default" -> "mm", "MmBackward0" -> "mm", "NativeLayerNormBackward0" -> "nativelayernorm".
-std::string bare(std::string_view name) {
-  for (const std::string_view prefix : {"torch.ops.", "aten::", "aten."})
-    if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
-  if (const auto backward = name.find("Backward"); backward != std::string_view::npos && backward > 0) name = name.substr(0, backward);
-  name = name.substr(0, name.find('.'));
-  std::string text;
-  for (const char c : name)
-    if (c != '_') text += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-
 }  // namespace
 
 bool matches_name(std::string_view pattern, std::string_view path) {
@@ -75,8 +63,16 @@ void ends_of_parts(std::string_view path, std::string_view separators, std::vect
   ends.push_back(path.size());
 }
 
-bool matches_operator(std::string_view pattern, std::string_view name) {
-  return !name.empty() && (pattern == name || bare(pattern) == bare(name));
+// "aten::mm.default" -> "mm", "MmBackward0" -> "mm", "NativeLayerNormBackward0" -> "nativelayernorm".
+std::string operator_key(std::string_view name) {
+  for (const std::string_view prefix : {"torch.ops.", "aten::", "aten."})
+    if (name.substr(0, prefix.size()) == prefix) name.remove_prefix(prefix.size());
+  if (const auto backward = name.find("Backward"); backward != std::string_view::npos && backward > 0) name = name.substr(0, backward);
+  name = name.substr(0, name.find('.'));
+  std::string text;
+  for (const char c : name)
+    if (c != '_') text += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
 }
 
 }  // namespace liveset::model

@@ -147,6 +147,44 @@ std::uint64_t root_above(std::uint64_t layers) {
   return root;
 }
 
+// Operators whose outputs are kept, by name.
+class KeptOperators {
+ public:
+  KeptOperators(const Model& model, const std::vector<std::string>& names) : model_(model), names_(names) {
+    for (const std::string& name : names) met_.emplace(operator_key(name), false);
+  }
+
+  // Of the ops [begin, end).
+  std::vector<bool> outputs(std::uint32_t begin, std::uint32_t end) {
+    std::vector<bool> keeps(end - begin);
+    for (std::uint32_t op = begin; op < end; ++op) {
+      keeps[op - begin] = has(model_.ops[op].name);
+      if (op > begin && model_.ops[op].continues) keeps[op - begin] = keeps[op - 1 - begin];  // one operator
+    }
+    return keeps;
+  }
+
+  // The first name that no op had; null: none.
+  const std::string* unmet() const {
+    const auto found = std::find_if(names_.begin(), names_.end(), [&](const std::string& name) { return !met_.at(operator_key(name)); });
+    return found == names_.end() ? nullptr : &*found;
+  }
+
+ private:
+  bool has(std::string_view name) {
+    const auto [known, is_new] = known_.try_emplace(name, false);
+    if (!is_new || name.empty()) return known->second;
+    const auto found = met_.find(operator_key(name));
+    if (found != met_.end()) known->second = found->second = true;
+    return known->second;
+  }
+
+  const Model& model_;
+  const std::vector<std::string>& names_;
+  std::unordered_map<std::string, bool> met_;         // by key
+  std::unordered_map<std::string_view, bool> known_;  // names of ops
+};
+
 class RegionWriter {
  public:
   RegionWriter(const Model& model, const Policy& policy) : model_(model), policy_(policy) {}
@@ -293,27 +331,11 @@ class RegionWriter {
     return text.empty() ? "no operators with names" : text;
   }
 
-  Result<std::vector<bool>> kept_outputs(std::uint32_t begin, std::uint32_t end, const std::vector<std::string>& names,
-                                         std::vector<bool>& used) {
-    std::vector<bool> keeps(end - begin);
-    std::unordered_map<std::string_view, bool> known;  // operators
-    for (std::uint32_t op = begin; op < end; ++op) {
-      const auto [at, is_new] = known.try_emplace(model_.ops[op].name, false);
-      if (is_new)
-        for (std::size_t i = 0; i < names.size(); ++i)
-          if (matches_operator(names[i], model_.ops[op].name)) at->second = used[i] = true;
-      keeps[op - begin] = at->second;
-      if (op > begin && model_.ops[op].continues) keeps[op - begin] = keeps[op - 1 - begin];  // one operator
-    }
-    return keeps;
-  }
-
   Result<Regions> selective() {
-    std::vector<bool> used(policy_.names.size());
+    KeptOperators kept(model_, policy_.names);
     equal(1);
-    for (Region& each : out_.recomputed) each.keeps_outputs = std::move(*kept_outputs(each.begin, each.end, policy_.names, used));
-    for (std::size_t i = 0; i < used.size(); ++i)
-      if (!used[i]) return no_such("operator", policy_.names[i], operators());
+    for (Region& each : out_.recomputed) each.keeps_outputs = kept.outputs(each.begin, each.end);
+    if (const std::string* none = kept.unmet()) return no_such("operator", *none, operators());
     return std::move(out_);
   }
 
@@ -348,10 +370,9 @@ class RegionWriter {
         region.name = hand.id;
         region.preserve_rng = hand.preserve_rng;
         region.early_stop = hand.early_stop;
-        std::vector<bool> used(hand.save_ops.size());
-        if (!hand.save_ops.empty()) region.keeps_outputs = std::move(*kept_outputs(hand.begin, hand.end, hand.save_ops, used));
-        for (std::size_t i = 0; i < used.size(); ++i)
-          if (!used[i]) return no_such("operator", hand.save_ops[i], operators());
+        KeptOperators kept(model_, hand.save_ops);
+        if (!hand.save_ops.empty()) region.keeps_outputs = kept.outputs(hand.begin, hand.end);
+        if (const std::string* none = kept.unmet()) return no_such("operator", *none, operators());
         out_.recomputed.push_back(std::move(region));
       }
     }

@@ -7,6 +7,11 @@
 #include "viewer/plan/knapsack.h"
 
 namespace liveset::model {
+namespace {
+
+constexpr std::uint64_t max_states = 100'000;  // of a knapsack: what is close to the best is as good a proposal
+
+}  // namespace
 
 std::vector<std::string> selective_policies(const Model& model, std::uint64_t points) {
   std::map<std::string_view, plan::KnapsackItem> operators;
@@ -37,7 +42,7 @@ std::vector<std::string> selective_policies(const Model& model, std::uint64_t po
   std::vector<std::string> policies;
   for (std::uint64_t point = 1; point <= points && !items.empty(); ++point) {
     const auto capacity = static_cast<std::uint64_t>(static_cast<unsigned __int128>(all) * point / points);
-    const Result<plan::KnapsackAnswer> chosen = plan::knapsack(items, capacity);
+    const Result<plan::KnapsackAnswer> chosen = plan::knapsack(items, capacity, plan::KnapsackOptions{max_states});
     if (!chosen) break;  // sizes beyond what planners add up
     std::string policy;
     for (std::size_t i = 0; i < items.size(); ++i)
