@@ -181,6 +181,7 @@ class TorchEvents {
     phase_ = proto::PHASE_BACKWARD;
     for (int i = slots; i-- != 0;) {
       add(proto::EVENT_NODE_BEGIN, first + i).name = name;
+      if (i % 4 == 2) add(proto::EVENT_NODE_RETURNED);
       make(place(4, i));
       if (i % 2 == 0) {
         add(proto::EVENT_NODE_RETURNED);
@@ -191,6 +192,12 @@ class TorchEvents {
       if (i + 1 != slots) free(place(4, i + 1));
       add(proto::EVENT_NODE_END, first + i).name = name;
     }
+    // A node of no op of the forward, whose only blocks its function has not made.
+    add(proto::EVENT_NODE_BEGIN, first + slots).name = name;
+    add(proto::EVENT_NODE_RETURNED);
+    make(place(5, 0));
+    free(place(5, 0));
+    add(proto::EVENT_NODE_END, first + slots).name = name;
     add(proto::EVENT_BACKWARD_END);
     phase_ = proto::PHASE_OTHER;
     add(proto::EVENT_STEP_END, plain_step);

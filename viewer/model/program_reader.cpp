@@ -159,6 +159,9 @@ class ProgramReader {
     if (found == ops_.end()) return errors_.fail_at(place, "backward_of", -1, "'" + stated.backward_of() + "' is no op above this one");
     if (out.phase != Phase::backward) return errors_.fail_at(place, "backward_of", -1, "stands at an op of another phase than backward");
     out.forward = found->second;
+    if (has_backward_.insert(out.forward).second && out.after_function)
+      return errors_.fail_at(place, "after_function", -1,
+                             "stands at the first backward op of '" + stated.backward_of() + "': no function has run that could return");
     if (stated.reads().empty() && !stated.after_function() && !builder_.model.conventions.frees_are_listed) {
       const auto saves = builder_.model.list(builder_.model.ops[out.forward].saves);
       lists.reads.assign(saves.begin(), saves.end());
@@ -178,6 +181,7 @@ class ProgramReader {
       out.module = builder_.model.ops[forward].module;
       out.phase = Phase::backward;
       out.forward = forward;
+      has_backward_.insert(forward);
       ModelBuilder::Lists lists;
       const auto saves = builder_.model.list(builder_.model.ops[forward].saves);
       lists.reads.assign(saves.begin(), saves.end());
@@ -247,7 +251,8 @@ class ProgramReader {
   FileErrors& errors_;
   ModelBuilder& builder_;
   std::unordered_map<std::string, std::uint32_t> tensors_, ops_;
-  std::vector<int> where_;  // by op: in the file
+  std::unordered_set<std::uint32_t> has_backward_;  // forward ops, so far
+  std::vector<int> where_;                          // by op: in the file
 };
 
 }  // namespace

@@ -449,10 +449,11 @@ class StepReader {
       op.continues = index > 0 && each.node != no_node && is_forward(each.phase) && drafts_[index - 1].node == each.node &&
                      is_forward(drafts_[index - 1].phase);
       if (each.phase == Phase::backward && each.node != no_node) {
-        op.after_function = each.after_function;
         if (const auto forward = first_op.find(each.node); forward != first_op.end() && forward->second < index)
           op.forward = forward->second;
-        if (op.forward != none && first_backward[each.node] == index) needs(each.node, index, death, lists.reads);
+        const bool first = first_backward[each.node] == index;
+        if (op.forward != none && first) needs(each.node, index, death, lists.reads);
+        op.after_function = op.forward != none && !first && each.after_function;
       }
       builder_.add_op(std::move(op), lists);
     }

@@ -86,6 +86,36 @@ TEST(ModelRefusals, OpsAndTensors) {
       HasSubstr("op 'f' frees 'x', which does not live there"));
 }
 
+// A function returns only where it has run: in an op of backward before this one.
+TEST(ModelRefusals, ReturnsOfFunctionsThatHaveNotRun) {
+  const auto read = [](const std::string& f, const std::string& g, const std::string& backward) {
+    return refusal(
+        "general { tensor { id: 'x' bytes: 8 given: true } tensor { id: 'y' bytes: 8 } tensor { id: 'z' bytes: 8 }\n"
+        "op { id: 'f' reads: 'x' writes: 'y' saves: 'x' " +
+        f +
+        " }\n"
+        "op { id: 'g' reads: 'y' writes: 'z' saves: 'z' " +
+        g +
+        " }\n"
+        "op { id: 'loss' phase: 'loss' reads: 'z' }\n" +
+        backward + "}");
+  };
+  const auto back = [](const std::string& of, bool returned) {
+    return "op { phase: 'backward' backward_of: '" + of + "'" + (returned ? " after_function: true" : "") + " }\n";
+  };
+  const auto refused = [](int op, const std::string& of) {
+    return HasSubstr("line " + std::to_string(op + 2) + ": general.op[" + std::to_string(op) +
+                     "].after_function stands at the first backward op of '" + of + "'");
+  };
+  EXPECT_THAT(read("", "", back("g", true)), refused(3, "g"));
+  EXPECT_THAT(read("", "", back("g", true) + back("g", false)), refused(3, "g"));
+  EXPECT_THAT(read("", "", back("g", false) + back("f", true)), refused(4, "f"));
+  EXPECT_THAT(read("", "backward {}", back("f", true)), refused(3, "f"));
+  EXPECT_EQ(read("", "", back("g", false) + back("g", true) + back("g", true)), "accepted");
+  EXPECT_EQ(read("", "", back("g", false) + back("f", false) + back("g", true)), "accepted");
+  EXPECT_EQ(read("", "backward {}", back("g", true) + back("f", false)), "accepted") << "the short form is an op before it";
+}
+
 TEST(ModelRefusals, RotorListsOfTheWrongLength) {
   const std::string lists[][2] = {{"a", "a: [1, 1, 1]"}, {"abar", "abar: [2, 2]"}, {"delta", "delta: [0, 0, 0]"}, {"uf", "uf: [1, 1]"},
                                   {"ub", "ub: [1, 1]"},  {"of", "of: [0, 0]"},     {"ob", "ob: [0, 0]"}};
