@@ -91,7 +91,7 @@ inline std::string broken_rule(const model::Model& model, const model::Predictio
     if (op.phase == trace::Phase::forward) once += op.cost;
   if (made.forward_cost != once * model.microbatches.count + made.extra_cost)
     return "the cost is not that of every op once and of what ran again";
-  if (made.memory.peak_bytes < model::peak_bound(model, options)) return "the peak is below the certified lower bound";
+  if (made.memory.peak_bytes < model::peak_bound(model, options).bytes) return "the peak is below the certified lower bound";
   const Result<model::PredictedCounters> counters = model::predict_counters(model, {}, made.memory);  // a file has no past
   if (!counters) return "no counters: " + counters.error().message();
   std::uint64_t before = counters->requested.bytes;

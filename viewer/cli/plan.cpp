@@ -6,7 +6,6 @@
 #include "viewer/cli/step_options.h"
 #include "viewer/cli/traces.h"
 #include "viewer/ledger/quantity.h"
-#include "viewer/report/model_report.h"
 #include "viewer/report/plan_report.h"
 
 namespace liveset::cli {
@@ -68,7 +67,6 @@ Status run(const Options& options, Context& context) {
   report::PlanReport report;
   report.model = options.model;
   report.estimate = subject->model.estimate;
-  if (report.estimate.empty() && subject->model.has_rounded()) report.estimate = report::rounded_reason;
   report.layers = subject->model.units.size();
   report.budget = *budget;
   report.times = subject->model.costs_are_times();

@@ -198,10 +198,6 @@ class Finisher {
 
 }  // namespace
 
-bool Model::has_rounded() const {
-  return std::any_of(tensors.begin(), tensors.end(), [](const Tensor& tensor) { return tensor.rounded; });
-}
-
 std::uint32_t ModelBuilder::add_tensor(Tensor tensor) {
   model.tensors.push_back(std::move(tensor));
   return static_cast<std::uint32_t>(model.tensors.size() - 1);

@@ -153,7 +153,6 @@ struct Model {
   // Of a recorded step: what its job did before. Null: not known, the step is one of many that are alike.
   std::shared_ptr<const std::vector<PastPart>> past;
 
-  bool has_rounded() const;  // tensors whose size is their block's
   bool costs_are_times() const { return cost_unit == "ns"; }
   std::span<const std::uint32_t> list(Slice slice) const { return std::span(lists).subspan(slice.begin, slice.count); }
   // One for all microbatches: a sum, or what a step with listed frees is given.

@@ -35,7 +35,9 @@ class Search {
   Search(const Model& model, const SearchOptions& options) : model_(model), options_(options) { options_.predict.ledger = false; }
 
   Result<SearchResult> run() {
-    out_.lower_bound = peak_bound(model_, options_.predict);
+    const PeakBound bound = peak_bound(model_, options_.predict);
+    out_.lower_bound = bound.bytes;
+    out_.lower_bound_is_rounded = bound.is_rounded;
     std::vector<std::string> keep_all;
     if (model_.rotor) keep_all = words(plan::text_of(plan::rotor_keep_all(model_.rotor->stages())));
     if (Status status = try_policy("save-all", std::move(keep_all)); !status) return status.take_error();
@@ -80,6 +82,7 @@ class Search {
     return {text,
             prediction.memory.peak_bytes,
             prediction.memory.peak_is_estimate,
+            prediction.memory.peak_is_rounded,
             prediction.extra_cost,
             prediction.forward_cost,
             std::move(operations),
@@ -164,7 +167,6 @@ class Search {
     out_.backward_cost = 0;
     for (const std::uint64_t cost : stages.ub) *out_.backward_cost += cost;
     if (least->groups) return Done{};
-    out_.least_is_exact = true;
     out_.least_of = "persistent schedules";
     out_.least_budget = least_budget + fixed;
     return Done{};
@@ -277,16 +279,18 @@ class Search {
     wanted.statics = static_bytes(model_, options_.predict);
     wanted.limits = options_.regions;
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    bool certain = true;  // of an estimate it is not known that it needs no less
     const RegionSearchResult result = search_regions(model_, wanted, [&](const std::string& text) -> std::optional<plan::Figures> {
       seen_.insert(text);
       const Result<Policy> policy = parse_policy(text);
       if (!policy || !add(text, predict(model_, *policy, options_.predict), {})) return std::nullopt;
       const plan::Figures figures{found_.back().peak_bytes, found_.back().extra_cost};
       least = std::min(least, figures.peak);
+      certain = certain && !found_.back().is_estimate();
       return figures;
     });
     out_.modules = result.modules;
-    if (result.all_sets) least_of_sets_ = least;
+    if (result.all_sets && certain) least_of_sets_ = least;
   }
 
   Result<SearchResult> finish() {
@@ -305,15 +309,15 @@ class Search {
       else if (candidate.peak_bytes == out_.frontier.back().peak_bytes && candidate.extra_cost == out_.frontier.back().extra_cost)
         out_.frontier.back().searched |= candidate.searched;
     }
-    if (!out_.least_is_exact) {
+    if (out_.least_of.empty()) {
       out_.least_budget = out_.frontier.front().peak_bytes;
-      if (out_.least_budget == out_.lower_bound)
+      if (out_.least_budget == out_.lower_bound && !out_.lower_bound_is_rounded)
         out_.least_of = "all schedules";
       else if (out_.least_budget == least_of_sets_)
         out_.least_of = "sets of modules";
-      if (out_.frontier.front().peak_is_estimate) out_.least_of.clear();
-      out_.least_is_exact = !out_.least_of.empty();
     }
+    if (out_.frontier.front().is_estimate()) out_.least_of.clear();
+    out_.least_is_exact = !out_.least_of.empty();
     if (options_.budget)
       for (const Candidate& candidate : out_.frontier)
         if (candidate.peak_bytes <= *options_.budget) out_.best = candidate;  // later ones are faster
@@ -344,41 +348,57 @@ const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost
   return nullptr;
 }
 
-std::uint64_t peak_bound(const Model& model, const PredictOptions& options) {
+PeakBound peak_bound(const Model& model, const PredictOptions& options) {
+  // Bytes, and how many of what they are of are rounded.
+  struct Sum {
+    std::uint64_t bytes = 0, rounded = 0;
+    void add(const Tensor& tensor) {
+      bytes += tensor.bytes;
+      rounded += tensor.rounded ? 1 : 0;
+    }
+    void remove(const Tensor& tensor) {
+      bytes -= tensor.bytes;
+      rounded -= tensor.rounded ? 1 : 0;
+    }
+  };
   std::vector<std::uint32_t> last(model.tensors.size(), none);  // op that reads the tensor last
   for (std::uint32_t op = 0; op < model.ops.size(); ++op)
     for (const std::uint32_t tensor : model.list(model.ops[op].reads)) last[tensor] = op;
-  std::uint64_t inputs = 0, most = 0;  // bytes of inputs that this op or a later one reads
+  Sum inputs;  // that this op or a later one reads
   std::vector<bool> waits(model.tensors.size());
   for (const std::uint32_t input : model.inputs) {
     waits[input] = last[input] != none;
-    if (waits[input]) inputs += model.tensors[input].bytes;
+    if (waits[input]) inputs.add(model.tensors[input]);
   }
   for (const HandRegion& region : model.regions) {
     if (region.mode != HandRegion::Mode::offload) continue;
     for (const std::uint32_t tensor : region.tensors) {
-      if (waits[tensor]) inputs -= model.tensors[tensor].bytes;
+      if (waits[tensor]) inputs.remove(model.tensors[tensor]);
       waits[tensor] = false;
     }
   }
+  PeakBound most;
   std::vector<std::uint32_t> seen(model.tensors.size(), none);
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
-    std::uint64_t bytes = inputs + model.ops[op].workspace;
+    Sum here = inputs;
+    here.bytes += model.ops[op].workspace;
     for (const Slice slice : {model.ops[op].reads, model.ops[op].writes})
       for (const std::uint32_t tensor : model.list(slice)) {
         // What only backward needs is not made in every run of the op.
         if (seen[tensor] == op || (slice.begin == model.ops[op].writes.begin && model.tensors[tensor].for_backward)) continue;
         seen[tensor] = op;
-        if (!waits[tensor]) bytes += model.tensors[tensor].bytes;
+        if (!waits[tensor]) here.add(model.tensors[tensor]);
       }
-    most = std::max(most, bytes);
+    if (here.bytes >= most.bytes) most = {here.bytes, here.rounded != 0 && (most.is_rounded || here.bytes > most.bytes)};
     for (const std::uint32_t tensor : model.list(model.ops[op].reads)) {
       if (!waits[tensor] || last[tensor] != op) continue;
       waits[tensor] = false;
-      inputs -= model.tensors[tensor].bytes;
+      inputs.remove(model.tensors[tensor]);
     }
   }
-  return static_bytes(model, options) + most;
+  most.bytes += static_bytes(model, options);
+  for (const StaticStorage& storage : model.statics) most.is_rounded |= storage.rounded && storage.from_step <= options.step;
+  return most;
 }
 
 Result<SearchResult> search(const Model& model, const SearchOptions& options) { return Search(model, options).run(); }

@@ -22,10 +22,12 @@ namespace liveset::model {
 struct Candidate {
   std::string policy;  // as predict --policy takes it
   std::uint64_t peak_bytes = 0;
-  bool peak_is_estimate = false;                   // MemoryCurve::peak_is_estimate
-  std::uint64_t extra_cost = 0, forward_cost = 0;  // in the model's unit
-  std::vector<std::string> operations;             // of rotor, revolve and exact search: "Fck1", "f3", "d2", "b4"
-  bool searched = false;                           // exact search over every schedule found it, or one that needs the same
+  bool peak_is_estimate = false, peak_is_rounded = false;  // as MemoryCurve's
+  std::uint64_t extra_cost = 0, forward_cost = 0;          // in the model's unit
+  std::vector<std::string> operations;                     // of rotor, revolve and exact search: "Fck1", "f3", "d2", "b4"
+  bool searched = false;                                   // exact search over every schedule found it, or one that needs the same
+
+  bool is_estimate() const { return peak_is_estimate || peak_is_rounded; }
 };
 
 // A policy that was asked for, or that people go by.
@@ -47,6 +49,7 @@ struct SearchResult {
   std::optional<Candidate> best;               // the fastest within the budget, with the least peak among those; none: infeasible
   std::uint64_t least_budget = 0;              // the least peak of the frontier
   std::uint64_t lower_bound = 0;               // no schedule whatever needs less
+  bool lower_bound_is_rounded = false;         // PeakBound::is_rounded
   bool least_is_exact = false;                 // least_budget is the least of what `least_of` says, and that peak no estimate
   std::string least_of;                        // "all schedules", "persistent schedules", "sets of modules"; empty: of what was tried
   std::optional<std::uint64_t> backward_cost;  // of a rotor chain: makespan = forward_cost + backward_cost
@@ -75,6 +78,10 @@ const Candidate* as_fast_as(const SearchResult& result, std::uint64_t extra_cost
 
 // Every op must have what it reads and makes at once, and nothing makes an input again that it or a later op reads (but a region by hand
 // may move it to the host and back): statics and the largest such sum. Of a chain the least of all schedules (plan::least_peak).
-std::uint64_t peak_bound(const Model& model, const PredictOptions& options = {});
+struct PeakBound {
+  std::uint64_t bytes = 0;
+  bool is_rounded = false;  // every such sum has what is rounded (Tensor::rounded): what was asked for may be less
+};
+PeakBound peak_bound(const Model& model, const PredictOptions& options = {});
 
 }  // namespace liveset::model

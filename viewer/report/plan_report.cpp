@@ -16,7 +16,7 @@ constexpr const char* exact_search = "exact search";
 
 ordered_json candidate_json(const PlanReport& report, const Candidate& candidate) {
   ordered_json json{{"policy", candidate.policy},
-                    {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", candidate.peak_is_estimate}}},
+                    {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", candidate.is_estimate()}}},
                     {"extra_cost", candidate.extra_cost}};
   if (report.result.backward_cost) json["makespan"] = candidate.forward_cost + *report.result.backward_cost;
   json["forward_cost"] = candidate.forward_cost;
@@ -112,12 +112,11 @@ std::string listed_table(const PlanReport& report, const std::string& title, con
 }
 
 // `all`: the whole frontier and the rules of thumb are shown, too.
-bool shows_estimate(const model::SearchResult& result, bool all) {
-  const auto is_estimate = [](const Candidate& candidate) { return candidate.peak_is_estimate; };
-  const auto of_listed = [](const model::Listed& listed) { return listed.candidate.peak_is_estimate; };
+bool shows(const model::SearchResult& result, bool all, bool Candidate::*mark) {
+  const auto of_listed = [mark](const model::Listed& listed) { return listed.candidate.*mark; };
   if (std::any_of(result.given.begin(), result.given.end(), of_listed)) return true;
-  if (!all) return result.best ? result.best->peak_is_estimate : !result.frontier.empty() && result.frontier.front().peak_is_estimate;
-  return std::any_of(result.frontier.begin(), result.frontier.end(), is_estimate) ||
+  if (!all) return result.best ? *result.best.*mark : !result.frontier.empty() && result.frontier.front().*mark;
+  return std::any_of(result.frontier.begin(), result.frontier.end(), [mark](const Candidate& candidate) { return candidate.*mark; }) ||
          std::any_of(result.rules.begin(), result.rules.end(), of_listed);
 }
 
@@ -136,6 +135,7 @@ ordered_json plan_json(const PlanReport& report) {
   json["least_budget_exact"] = result.least_is_exact;
   json["least_budget_of"] = result.least_of.empty() ? ordered_json(nullptr) : ordered_json(result.least_of);
   json["lower_bound"] = result.lower_bound;
+  json["lower_bound_estimate"] = result.lower_bound_is_rounded;
   json["tried"] = result.tried;
   json["modules"] = result.modules;
   json["frontier"] = ordered_json::array();
@@ -163,7 +163,7 @@ std::string plan_table(const PlanReport& report, TableFormat format, const Style
   const auto add = [&](const Candidate& candidate, std::string_view list) {
     std::vector<Cell> row{peak_cell(candidate, format, style), cost_cell(report, format, candidate.extra_cost),
                           Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1))};
-    if (!text) row.push_back(Cell::words(candidate.peak_is_estimate ? "yes" : ""));
+    if (!text) row.push_back(Cell::words(candidate.is_estimate() ? "yes" : ""));
     if (found_by) row.push_back(Cell::words(candidate.searched ? exact_search : ""));
     row.push_back(Cell::words(text ? policy_text(candidate.policy) : candidate.policy));
     if (!text) row.push_back(Cell::words(list));
@@ -201,13 +201,16 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
   }
   if (all) {
     text += (text.empty() ? "" : "\n") + std::string("frontier\n") + plan_table(report, TableFormat::text, style);
-    text += "lower bound   " + bytes(result.lower_bound) + ": no schedule needs less\n";
+    text += "lower bound   " + bytes(result.lower_bound) + ": no schedule " +
+            (result.lower_bound_is_rounded ? "is predicted to need" : "needs") + " less\n";
   }
   if (!result.given.empty()) text += listed_table(report, "policy", result.given, style);
   if (all) text += listed_table(report, "rule of thumb", result.rules, style);
   for (const model::Absent& absent : result.absent)
     text += (&absent == result.absent.data() ? "\n" : "") + wrapped(absent.planner + " left out: " + absent.why, style, 2) + "\n";
-  if (shows_estimate(result, all)) text += "\n" + wrapped(std::string(estimate_reason), style, 2) + "\n";
+  if (shows(result, all, &Candidate::peak_is_estimate)) text += "\n" + wrapped(std::string(estimate_reason), style, 2) + "\n";
+  if (shows(result, all, &Candidate::peak_is_rounded) || (all && result.lower_bound_is_rounded))
+    text += "\n" + wrapped(std::string(rounded_reason), style, 2) + "\n";
   if (!report.estimate.empty()) text += "\nestimate      " + wrapped(printable(report.estimate, style), style, 14) + "\n";
   return text;
 }

@@ -147,6 +147,23 @@ TEST(Multilevel, TheLeastOfALongChainIsCertain) {
   EXPECT_TRUE(found->least_is_exact);
 }
 
+// Every peak holds the statics: where what one of them asked for is not known, no least is certain.
+TEST(Multilevel, NoLeastOfARotorChainIsCertainWithARoundedStatic) {
+  for (const bool rounded : {false, true}) {
+    const Result<Model> model =
+        parse_model("static_storage { id: 'w' bytes: 512 rounded: " + std::string(rounded ? "true" : "false") +
+                        " } rotor_chain { a: [1, 1, 1] abar: [2, 2] delta: [1, 1, 1] uf: [1, 1] ub: [1, 1] of: [0, 0] ob: [0, 0] }",
+                    "rotor");
+    ASSERT_TRUE(model) << model.error().message();
+    const Result<SearchResult> found = search(*model);
+    ASSERT_TRUE(found) << found.error().message();
+    EXPECT_EQ(found->least_is_exact, !rounded);
+    EXPECT_EQ(found->least_of, rounded ? "" : "persistent schedules");
+    EXPECT_EQ(found->lower_bound_is_rounded, rounded);
+    for (const Candidate& candidate : found->frontier) EXPECT_EQ(candidate.is_estimate(), rounded) << candidate.policy;
+  }
+}
+
 // Sizes that have to be rounded: each budget has a table of its own. What plan says of it is what predict says, and it tells how far it is.
 TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
   plan::RotorChain chain;

@@ -115,6 +115,54 @@ TEST(EstimatedPeak, OfAPlan) {
   EXPECT_THAT(plan_text(report, false, {}), HasSubstr("infeasible, the least that was found is 320 B, an estimate\n"));
 }
 
+// w, x and y live at once in g whatever runs again: 1,541 is the least of all schedules. Where an allocator rounded one of them less was
+// asked for, and how much less is not known; z has gone by then.
+TEST(RoundedPeak, OfAPlan) {
+  const auto report_of = [](const std::string& w, const std::string& x, const std::string& z) {
+    const model::Model model = model_of("static_storage { id: 'w' bytes: 512 " + w + " } general { tensor { id: 'z' bytes: 512 " + z +
+                                        " } tensor { id: 'x' bytes: 1024 " + x +
+                                        " } tensor { id: 'y' bytes: 5 } op { id: 'e' writes: 'z' } op { id: 'f' writes: 'x' }"
+                                        " op { id: 'g' reads: 'x' writes: 'y' } op { id: 'l' phase: 'loss' reads: 'y' } }");
+    model::SearchOptions options;
+    options.budget = 100;
+    options.given = {*model::parse_policy("save-all")};
+    Result<model::SearchResult> found = model::search(model, options);
+    EXPECT_TRUE(found) << found.error().message();
+    PlanReport report;
+    report.budget = options.budget;
+    report.result = std::move(*found);
+    EXPECT_EQ(plan_json(report).at("policies")[0].at("peak").at("estimate"),
+              outcome_json(outcome_of(model, "save-all"), model::CounterKind::requested, false).at("peak").at("estimate"));
+    return report;
+  };
+  const std::string mark = "rounded: true", note = "\nrequested is an estimate: of blocks that nothing is stated of";
+  Style wide;
+  wide.columns = 400;
+  for (const PlanReport& report : {report_of(mark, "", ""), report_of("", mark, "")}) {
+    const ordered_json json = plan_json(report);
+    EXPECT_EQ(json.at("frontier")[0].at("peak"), ordered_json({{"bytes", 1541}, {"estimate", true}}));
+    EXPECT_EQ(json.at("least_budget_exact"), false);
+    EXPECT_EQ(json.at("least_budget_of"), nullptr);
+    EXPECT_EQ(json.at("lower_bound"), 1541);
+    EXPECT_EQ(json.at("lower_bound_estimate"), true);
+    EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("\n1541,0,0.0000,yes,,save-all,policy\n"));
+    const std::string text = plan_text(report, true, wide);
+    EXPECT_THAT(text, AllOf(HasSubstr("least that was found is 1.50 KiB\n"), HasSubstr(": no schedule is predicted to need less\n")));
+    EXPECT_EQ(text.find(note), text.rfind(note)) << "once";
+    EXPECT_THAT(text, AllOf(HasSubstr(note), Not(HasSubstr("an estimate\n")))) << "no row has a word of it";
+    EXPECT_THAT(plan_text(report, false, wide), HasSubstr(note));
+  }
+  for (const PlanReport& report : {report_of("", "", ""), report_of("", "", mark)}) {
+    const ordered_json json = plan_json(report);
+    EXPECT_EQ(json.at("frontier")[0].at("peak"), ordered_json({{"bytes", 1541}, {"estimate", false}}));
+    EXPECT_EQ(json.at("least_budget_of"), "all schedules");
+    EXPECT_EQ(json.at("lower_bound_estimate"), false);
+    EXPECT_THAT(plan_table(report, TableFormat::csv, {}), HasSubstr("\n1541,0,0.0000,,,save-all,policy\n"));
+    EXPECT_THAT(plan_text(report, true, wide), AllOf(HasSubstr("the least is 1.50 KiB (of all schedules)\n"),
+                                                     HasSubstr(": no schedule needs less\n"), Not(HasSubstr(note))));
+  }
+}
+
 // A line of the frontier is for people: numbers that follow each other are one range, and of hundreds the first are shown. Tables for
 // machines have every name.
 TEST(PlanText, PoliciesOfManyRegionsAreShort) {
@@ -124,7 +172,7 @@ TEST(PlanText, PoliciesOfManyRegionsAreShort) {
     return text;
   };
   PlanReport report;
-  report.result.frontier = {{policy(1), 100, false, 7, 20, {}}, {policy(2), 150, false, 5, 20, {}}};
+  report.result.frontier = {{policy(1), 100, false, false, 7, 20, {}}, {policy(2), 150, false, false, 5, 20, {}}};
   const std::string text = plan_text(report, true, {});
   EXPECT_THAT(text, HasSubstr("regions:GPT.bs.0..199\n"));
   EXPECT_THAT(text, HasSubstr("regions:GPT.bs.0,GPT.bs.2,GPT.bs.4,"));
