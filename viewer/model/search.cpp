@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -17,8 +18,7 @@ namespace {
 
 constexpr std::uint64_t exact_layers = 12;
 constexpr std::uint64_t max_points = 32;
-constexpr std::uint64_t max_candidate_ops = 20'000'000;  // ops that all candidates together may run
-constexpr std::uint64_t rotor_share = 10'000'000;        // of the progress that is told, in ops
+constexpr std::uint64_t rotor_share = 10'000'000;  // of the progress that is told, in ops
 
 std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> out;
@@ -65,7 +65,7 @@ class Search {
  private:
   // A candidate that cannot be is none; a model that contradicts itself shows under save-all.
   Status try_policy(const std::string& text, std::vector<std::string> operations = {}) {
-    if (!seen_.insert(text).second || spent_ > max_candidate_ops) return Done{};
+    if (!seen_.insert(text).second || spent_ > options_.max_ops) return Done{};
     const Result<Policy> policy = parse_policy(text);
     if (!policy) return policy.error();
     return add(text, predict(model_, *policy, options_.predict), std::move(operations));
@@ -90,7 +90,7 @@ class Search {
   }
   void attempt(const std::string& text) { (void)static_cast<bool>(try_policy(text)); }
   void tell() const {
-    const std::uint64_t all = rotor_share + max_candidate_ops + options_.regions.max_ops;
+    const std::uint64_t all = rotor_share + options_.max_ops + options_.regions.max_ops;
     if (options_.progress) options_.progress(std::min(rotor_ops_ + spent_, all), all);
   }
 
@@ -135,10 +135,11 @@ class Search {
   // Where sizes need no rounding one table has all plans. Else each budget has a table of its own, as predict makes it for that policy, and
   // as many are looked at as SearchOptions::max_rotor_work allows, and the one that was asked for.
   Status rotor(const plan::RotorChain& stages) {
+    if (model_.rotor) out_.backward_cost = std::accumulate(stages.ub.begin(), stages.ub.end(), std::uint64_t{0});
     const std::uint64_t fixed = static_bytes(model_, options_.predict);
     std::optional<std::uint64_t> asked;
     if (options_.budget && *options_.budget >= fixed) asked = *options_.budget - fixed;
-    const std::uint64_t points = std::min(max_points, max_candidate_ops / 4 / (4 * model_.ops.size()));
+    const std::uint64_t points = std::min(max_points, options_.max_ops / 4 / (4 * model_.ops.size()));
     plan::RotorOptions options;
     options.rounds = options.bounds = false;
     Result<RotorStages> least = rotor_stages(stages, 0, options);
@@ -160,32 +161,32 @@ class Search {
       for (const std::uint64_t budget : budgets)
         if (const std::optional<plan::RotorPlan> plan = exact->table.plan(budget))
           if (Status status = try_rotor(budget, exact->operations(*plan)); !status && model_.rotor) return status;
-    } else if (Status status = rounded_rotor(stages, least_budget, most, points, asked); !status && model_.rotor) {
+    } else if (Status status = rounded_rotor(stages, *least, most, points, asked); !status && model_.rotor) {
       return status;
     }
-    if (!model_.rotor) return Done{};
-    out_.backward_cost = 0;
-    for (const std::uint64_t cost : stages.ub) *out_.backward_cost += cost;
-    if (least->groups) return Done{};
+    if (!model_.rotor || least->groups) return Done{};
     out_.least_of = "persistent schedules";
     out_.least_budget = least_budget + fixed;
     return Done{};
   }
 
-  Status rounded_rotor(const plan::RotorChain& stages, std::uint64_t least, std::uint64_t most, std::uint64_t points,
+  Status rounded_rotor(const plan::RotorChain& stages, const RotorStages& table, std::uint64_t most, std::uint64_t points,
                        std::optional<std::uint64_t> asked) {
     plan::RotorOptions options;
-    const std::uint64_t length = std::min(stages.stages(), plan::max_rotor_stages), work = length * length * length / 6 * options.slots;
+    const std::uint64_t least = table.table.least_budget(), length = table.groups ? table.groups->chain.stages() : stages.stages();
+    const std::uint64_t work = length * length * length / 6 * options.slots;
     const std::uint64_t affordable = std::max<std::uint64_t>(options_.max_rotor_work / std::max<std::uint64_t>(work, 1), asked ? 0 : 1);
+    const bool is_long = points < std::min(affordable, max_points);
     points = std::min(points, affordable);
     std::vector<std::uint64_t> budgets{least};
     for (std::uint64_t i = 1; i <= points; ++i)
       budgets.push_back(least + static_cast<std::uint64_t>(static_cast<unsigned __int128>(most - least) * i / (points + 1)));
     if (asked && *asked > least) budgets.push_back(*asked);
     if (points < max_points)
-      out_.absent.push_back({"other budgets of rotor", std::to_string(length) +
-                                                           " stages with sizes that have to be rounded take long, only " +
-                                                           std::to_string(budgets.size()) + " budgets were looked at"});
+      out_.absent.push_back(
+          {"other budgets of rotor", (is_long ? "schedules of so many layers take long to follow"
+                                              : std::to_string(length) + " stages with sizes that have to be rounded take long") +
+                                         ", only " + std::to_string(budgets.size()) + " budgets were looked at"});
     for (std::size_t i = 0; i < budgets.size(); ++i) {
       options.progress = rotor_progress(i, budgets.size());
       const Result<std::vector<plan::RotorOperation>> operations = rotor_operations(stages, budgets[i], options);
@@ -236,10 +237,10 @@ class Search {
 
   // Few snapshots on a long chain run its layers over and over: those would leave nothing for the others.
   void revolve() {
-    const std::uint64_t layers = model_.units.size(), most = spent_ + max_candidate_ops / 4;
+    const std::uint64_t layers = model_.units.size(), most = spent_ + options_.max_ops / 4;
     for (std::uint64_t snapshots = std::min(layers - 1, max_points); snapshots > 0 && spent_ < most; --snapshots) {
       const Result<std::uint64_t> advances = plan::revolve_advances(layers, snapshots);
-      if (!advances || *advances > max_candidate_ops / 16) break;
+      if (!advances || *advances > options_.max_ops / 16) break;
       attempt("revolve:" + std::to_string(snapshots));
     }
   }

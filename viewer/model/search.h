@@ -65,6 +65,7 @@ struct SearchOptions {
   std::vector<Policy> given;
   PredictOptions predict;
   RegionSearchLimits regions;
+  std::uint64_t max_ops = 20'000'000;          // that all candidates together may run, but sets of modules
   std::uint64_t max_rotor_work = 500'000'000;  // entries of rotor's tables, times the ways that each has, where sizes are rounded: seconds
   ledger::Progress progress;
 };

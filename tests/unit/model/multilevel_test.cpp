@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <sstream>
 
 #include "tests/support/acceptance.h"
@@ -164,8 +166,8 @@ TEST(Multilevel, NoLeastOfARotorChainIsCertainWithARoundedStatic) {
   }
 }
 
-// Sizes that have to be rounded: each budget has a table of its own. What plan says of it is what predict says, and it tells how far it is.
-TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
+// Sizes have no common divisor to speak of.
+plan::RotorChain random_rotor(int stages) {
   plan::RotorChain chain;
   std::uint64_t state = 7;
   const auto next = [&state](std::uint64_t most) {
@@ -173,7 +175,7 @@ TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
   };
   chain.a = {next(1'000'000)};
   chain.delta = {next(1'000'000)};
-  for (int stage = 0; stage < 120; ++stage) {
+  for (int stage = 0; stage < stages; ++stage) {
     chain.a.push_back(next(1'000'000));
     chain.delta.push_back(next(1'000'000));
     chain.abar.push_back(chain.a.back() + next(1'000'000));
@@ -182,12 +184,22 @@ TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
     chain.of.push_back(next(100'000));
     chain.ob.push_back(next(100'000));
   }
-  ASSERT_FALSE(plan::RotorTable::make(chain, std::uint64_t{1} << 59)->exact());
+  return chain;
+}
+Model model_of(const plan::RotorChain& chain) {
   ModelBuilder builder;
   add_rotor_chain(builder, chain);
   builder.model.rotor = chain;
-  const Result<Model> model = builder.finish();
-  ASSERT_TRUE(model) << model.error().message();
+  Result<Model> model = builder.finish();
+  EXPECT_TRUE(model) << model.error().message();
+  return std::move(*model);
+}
+
+// Sizes that have to be rounded: each budget has a table of its own. What plan says of it is what predict says, and it tells how far it is.
+TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
+  const plan::RotorChain chain = random_rotor(120);
+  ASSERT_FALSE(plan::RotorTable::make(chain, std::uint64_t{1} << 59)->exact());
+  const Model model = model_of(chain);
   SearchOptions options;
   const std::uint64_t least = *plan::rotor_least_budget(chain);
   options.budget = 2 * least;
@@ -200,7 +212,7 @@ TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
     EXPECT_LE(done, all);
     last = done;
   };
-  const Result<SearchResult> found = search(*model, options);
+  const Result<SearchResult> found = search(model, options);
   ASSERT_TRUE(found && found->best);
   EXPECT_GT(told, 120U);
   EXPECT_EQ(found->least_budget, least);
@@ -210,11 +222,38 @@ TEST(Multilevel, PlansOfRoundedSizesArePoliciesAndTellTheirProgress) {
   ASSERT_FALSE(found->absent.empty());
   EXPECT_EQ(found->absent.front().planner, "other budgets of rotor");
   for (const Candidate* const candidate : {&*found->best, &found->frontier.front()}) {
-    const Result<Prediction> prediction = predict(*model, *parse_policy(candidate->policy));
+    const Result<Prediction> prediction = predict(model, *parse_policy(candidate->policy));
     ASSERT_TRUE(prediction) << candidate->policy;
     EXPECT_EQ(prediction->memory.peak_bytes, candidate->peak_bytes) << candidate->policy;
     EXPECT_EQ(prediction->extra_cost, candidate->extra_cost) << candidate->policy;
   }
+}
+
+// Of more stages than rotor takes, groups are the stages of its tables, and those take no time to speak of: of all 32 budgets beside the
+// least there is a plan.
+TEST(Multilevel, LongRotorChainsAreLookedAtInAllBudgets) {
+  const Result<SearchResult> found = search(model_of(random_rotor(1000)));
+  ASSERT_TRUE(found) << found.error().message();
+  std::set<std::string> rotor;
+  for (const Candidate& candidate : found->frontier)
+    if (candidate.policy.starts_with("rotor:")) rotor.insert(candidate.policy);
+  EXPECT_GT(rotor.size(), 20U) << "some need what a smaller budget gives";
+  EXPECT_GE(found->tried, 33U);
+  EXPECT_TRUE(found->absent.empty()) << found->absent.front().why;
+  ASSERT_TRUE(found->backward_cost);
+}
+
+// A chain of which no second schedule can be followed has its makespan all the same.
+TEST(Multilevel, TheLongestRotorChainsHaveAMakespan) {
+  const plan::RotorChain chain = random_rotor(100);
+  SearchOptions options;
+  options.max_ops = 2000;  // less than 16 for each of its ops
+  const Result<SearchResult> found = search(model_of(chain), options);
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_EQ(found->backward_cost, std::accumulate(chain.ub.begin(), chain.ub.end(), std::uint64_t{0}));
+  ASSERT_FALSE(found->absent.empty());
+  EXPECT_EQ(found->absent.front().planner, "rotor");
+  EXPECT_EQ(found->absent.front().why, "schedules of so many layers take long to follow");
 }
 
 // Few snapshots on many layers, and a table of everything, take as long as all else together.
