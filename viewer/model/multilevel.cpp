@@ -345,8 +345,9 @@ Result<std::vector<plan::RotorOperation>> rotor_operations(const plan::RotorChai
     return Error{ErrorKind::usage,
                  "",
                  {},
-                 "policy 'rotor:" + std::to_string(budget) + "' is infeasible, least is " + std::to_string(found->table.least_budget()) +
-                     " bytes" + (found->groups ? " with the layers in " + std::to_string(rotor_groups) + " groups" : ""),
+                 "policy 'rotor:" + std::to_string(budget) + "' is infeasible, least " + (found->groups ? "found is " : "is ") +
+                     std::to_string(found->table.least_budget()) + " bytes" +
+                     (found->groups ? " (with the layers in " + std::to_string(rotor_groups) + " groups)" : ""),
                  "give a larger budget"};
   return found->operations(*plan);
 }

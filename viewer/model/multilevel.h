@@ -18,7 +18,7 @@ struct ChainOfLayers {
 Result<ChainOfLayers> chain_of_layers(const Model& model);
 
 // What rotor:BYTES runs, of more layers than rotor takes (plan::max_rotor_stages) with groups of them as its stages. Error (usage): there
-// is nothing within the budget ("infeasible, least is N").
+// is nothing within the budget ("infeasible, least is N"; of groups "least found is N").
 Result<std::vector<plan::RotorOperation>> rotor_operations(const plan::RotorChain& stages, std::uint64_t budget,
                                                            const plan::RotorOptions& options = {});
 // A table as such a policy takes it, for the budgets up to that one.

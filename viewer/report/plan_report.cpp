@@ -195,7 +195,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
       text += "operations    " + wrapped(operations, style, 14) + "\n";
     }
   } else if (report.budget) {
-    text += "infeasible, the least " + std::string(result.least_is_exact ? "is " : "that was found is ") + bytes(result.least_budget) +
+    text += "infeasible, least " + std::string(result.least_is_exact ? "is " : "found is ") + bytes(result.least_budget) +
             (result.frontier.front().peak_is_estimate ? ", an estimate" : "") +
             (result.least_is_exact ? " (of " + result.least_of + ")" : "") + "\n";
   }

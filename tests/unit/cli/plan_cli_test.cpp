@@ -12,6 +12,7 @@ namespace liveset::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -28,7 +29,7 @@ TEST_F(PlanCommand, SaysWhetherTheLeastIsCertain) {
   const std::string chain = written("chain { length: 6 bytes: 8 }\n");
   const Ran ran = run_program("liveset plan " + chain + " --budget 23");
   EXPECT_EQ(ran.status, 1);
-  EXPECT_EQ(ran.out, "infeasible, the least is 24 B (of all schedules)\n");
+  EXPECT_EQ(ran.out, "infeasible, least is 24 B (of all schedules)\n");
   const json said = json::parse(run_program("liveset plan " + chain + " --budget 23 --format json").out);
   EXPECT_EQ(said["feasible"], false);
   EXPECT_EQ(said["least_budget"], 24);
@@ -41,8 +42,14 @@ TEST_F(PlanCommand, SaysWhetherTheLeastIsCertain) {
       "layer { id: 'f' reads: ['a', 'e'] bytes: 8 } }\n");
   const Ran found = run_program("liveset plan " + skip + " --budget 23");
   EXPECT_EQ(found.status, 1);
-  EXPECT_THAT(found.out, HasSubstr("infeasible, the least that was found is "));
+  EXPECT_THAT(found.out, HasSubstr("infeasible, least found is "));
   EXPECT_EQ(json::parse(run_program("liveset plan " + skip + " --budget 23 --format json").out)["least_budget_exact"], false);
+  // A policy that is refused says so in the same words: of six layers all are in rotor's table, of 600 groups of them.
+  const std::string six = written("chain { length: 6 bytes: 8 }\n");
+  EXPECT_THAT(run_program("liveset predict " + six + " --policy rotor:1").err, HasSubstr("is infeasible, least is 24 bytes"));
+  const std::string many = written("chain { length: 600 bytes: 8 }\n");
+  EXPECT_THAT(run_program("liveset predict " + many + " --policy rotor:1").err,
+              AllOf(HasSubstr("is infeasible, least found is "), HasSubstr(" bytes (with the layers in 40 groups)")));
 }
 
 // What a plan is called, predict takes, and says the same of it.
