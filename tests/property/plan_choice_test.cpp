@@ -1,16 +1,14 @@
 // Knapsack and regions against trying every choice.
 #include <gtest/gtest.h>
 
-#include "tests/support/torch_choices.h"
 #include "tests/support/train_pattern.h"
+#include "viewer/plan/knapsack.h"
 #include "viewer/plan/regions.h"
 
 namespace liveset::plan {
 namespace {
 
 using test::Random;
-using test::selective_checkpoint;
-using test::SelectiveModule;
 
 template <class T>
 T good(Result<T> result) {
@@ -59,50 +57,6 @@ TEST(KnapsackProperty, TheAnswerIsTheBestOfAllSubsets) {
       }
     }
   }
-}
-
-TEST(KnapsackProperty, SelectiveCheckpointingIsTheBestThatItsRulesAllow) {
-  Random random(22);
-  std::size_t impossible = 0;
-  for (int round = 0; round < 300; ++round) {
-    SelectiveModule module;
-    module.operators.resize(1 + random.below(9));
-    const auto count = static_cast<std::uint32_t>(module.operators.size());
-    const auto any = [&] { return static_cast<std::uint32_t>(random.below(count)); };
-    std::uint64_t all = 0;
-    for (KnapsackItem& op : module.operators) {
-      op = {random.below(3) == 0 ? 0 : random.below(50), random.below(50)};
-      all += op.memory;
-    }
-    for (std::uint64_t i = random.below(3); i > 0; --i) module.random.push_back(any());
-    for (std::uint64_t i = random.below(3); i > 0; --i) module.views.push_back(any());
-    for (std::uint64_t i = random.below(3); i > 0; --i) module.in_place.emplace_back(any(), any());
-    module.force_store_random = random.below(4) == 0;
-    const std::uint64_t percent = random.below(101), allowed = (all * percent + 99) / 100;
-    std::optional<std::uint64_t> best;
-    for (std::uint32_t saved = 0; saved < 1U << count; ++saved) {
-      const auto is = [saved](std::uint32_t op) { return (saved >> op & 1U) != 0; };
-      bool right = true;
-      std::uint64_t memory = 0, value = 0;
-      for (const std::uint32_t op : module.views) right = right && !is(op);
-      for (const std::uint32_t op : module.random)
-        right = right && is(op) == is(module.random[0]) && (is(op) || !module.force_store_random);
-      for (const auto& [op, parent] : module.in_place) right = right && is(op) == is(parent) && (op != parent || is(op));
-      for (std::uint32_t op = 0; op < count; ++op) {
-        memory += is(op) ? module.operators[op].memory : 0;
-        value += is(op) ? module.operators[op].value : 0;
-      }
-      if (right && memory <= allowed) best = std::max(best.value_or(0), value);
-    }
-    const Result<KnapsackAnswer> answer = selective_checkpoint(module, percent, 100);
-    ASSERT_EQ(static_cast<bool>(answer), best.has_value());
-    impossible += answer ? 0 : 1;
-    if (!answer) continue;
-    EXPECT_EQ(answer->value, *best);
-    EXPECT_LE(answer->memory, allowed);
-    EXPECT_TRUE(answer->exact);
-  }
-  EXPECT_GT(impossible, 5U);
 }
 
 // ---- regions --------------------------------------------------------------------------------------------------------------

@@ -1,13 +1,16 @@
 // The planners against values that other programs worked out: exhaustive searches, published formulas, PyTorch's own tests.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
+#include <set>
 
 #include "tests/support/acceptance.h"
-#include "tests/support/torch_choices.h"
 #include "tests/unit/plan/rotor_chains.h"
 #include "viewer/plan/frontier.h"
+#include "viewer/plan/knapsack.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/rotor.h"
 #include "viewer/plan/segments.h"
@@ -17,11 +20,6 @@ namespace {
 
 using nlohmann::json;
 using test::acceptance;
-using test::BudgetAnswer;
-using test::BudgetProgram;
-using test::selective_checkpoint;
-using test::SelectiveModule;
-using test::torch_memory_budget;
 
 // So that every test on the project's own copy is one on the files beside it.
 TEST(PlanAcceptance, OwnCopiesAreTheFilesBeside) {
@@ -206,19 +204,28 @@ TEST(PlanAcceptance, RotorOfEveryBudget) {
 
 // ---- PyTorch's tests ----------------------------------------------------------------------------------------------------
 
-BudgetProgram program_of(const std::vector<std::uint64_t>& memory, const std::vector<std::uint64_t>& flops, std::uint64_t eager) {
-  BudgetProgram program;
-  for (std::size_t i = 0; i < memory.size(); ++i) program.items.push_back({memory[i], flops[i]});
-  program.eager_memory = eager;
-  return program;
+// torch.compile's activation memory budget: at 1 the default partition; below it a knapsack over the results that are expensive to make
+// again, within budget x the memory of the default partition. All else is made again, at no counted cost.
+struct Kept {
+  std::uint64_t memory = 0, extra_cost = 0;
+  std::vector<bool> kept;
+};
+Kept budgeted(const std::vector<std::uint64_t>& memory, const std::vector<std::uint64_t>& flops, std::uint64_t eager,
+              std::uint64_t numerator, std::uint64_t denominator) {
+  if (numerator == denominator) return {eager, 0, std::vector<bool>(memory.size(), true)};
+  std::vector<KnapsackItem> items;
+  for (std::size_t i = 0; i < memory.size(); ++i) items.push_back({memory[i], flops[i]});
+  const Result<KnapsackAnswer> answer = knapsack(items, eager * numerator / denominator);
+  EXPECT_TRUE(answer) << answer.error().message();
+  EXPECT_TRUE(answer->exact);
+  return {answer->memory, std::accumulate(flops.begin(), flops.end(), std::uint64_t{0}) - answer->value, answer->kept};
 }
 
-void expect_budget(const BudgetProgram& program, std::uint64_t numerator, std::uint64_t denominator, double memory, std::uint64_t extra) {
-  const Result<BudgetAnswer> answer = torch_memory_budget(program, numerator, denominator);
-  ASSERT_TRUE(answer) << answer.error().message();
-  EXPECT_EQ(static_cast<double>(answer->memory), memory) << numerator << "/" << denominator;
-  EXPECT_EQ(answer->extra_cost, extra) << numerator << "/" << denominator;
-  EXPECT_TRUE(answer->exact);
+void expect_budget(const std::vector<std::uint64_t>& memory, const std::vector<std::uint64_t>& flops, std::uint64_t eager,
+                   std::uint64_t numerator, std::uint64_t denominator, double bytes, std::uint64_t extra) {
+  const Kept kept = budgeted(memory, flops, eager, numerator, denominator);
+  EXPECT_EQ(static_cast<double>(kept.memory), bytes) << numerator << "/" << denominator;
+  EXPECT_EQ(kept.extra_cost, extra) << numerator << "/" << denominator;
 }
 
 std::uint64_t tenths(const json& budget) { return static_cast<std::uint64_t>(std::lround(budget.get<double>() * 10)); }
@@ -227,22 +234,19 @@ TEST(TorchAcceptance, MemoryBudgetOfChains) {
   const json& budget = acceptance("torch_ac").at("memory_budget");
   // cos of the input is made again at no counted cost, so there is nothing to choose.
   for (const json& row : budget.at("cheap").at("rows").at("rows"))
-    expect_budget(program_of({}, {}, 1), row[0].is_null() ? 10 : tenths(row[0]), 10, row[1], row[2]);
+    expect_budget({}, {}, 1, row[0].is_null() ? 10 : tenths(row[0]), 10, row[1], row[2]);
   const json& even = budget.at("even_chain");
-  const BudgetProgram chain = program_of(even.at("items").at("mem"), even.at("items").at("flops"), even.at("eager_mem"));
   ASSERT_EQ(even.at("rows").at("rows").size(), 11U);
-  for (const json& row : even.at("rows").at("rows")) expect_budget(chain, tenths(row[0]), 10, row[1], row[2]);
+  for (const json& row : even.at("rows").at("rows"))
+    expect_budget(even.at("items").at("mem"), even.at("items").at("flops"), even.at("eager_mem"), tenths(row[0]), 10, row[1], row[2]);
   // The same program with measured runtimes: five equal ones, whatever they are.
   for (const json& row : budget.at("profile_estimator").at("rows").at("rows")) {
-    const Result<BudgetAnswer> answer = torch_memory_budget(program_of({1, 1, 1, 1, 1}, {173, 173, 173, 173, 173}, 10), tenths(row[0]), 10);
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(static_cast<double>(answer->memory), row[1]);
-    EXPECT_EQ(answer->extra_cost, 173 * row[2].get<std::uint64_t>());
+    expect_budget({1, 1, 1, 1, 1}, {173, 173, 173, 173, 173}, 10, tenths(row[0]), 10, row[1], 173 * row[2].get<std::uint64_t>());
   }
   for (const json& entry : budget.at("uneven_chain").at("cases")) {
     const std::vector<std::uint64_t> widths = entry.at("widths");
     for (const json& row : entry.at("budgets").at("rows"))
-      expect_budget(program_of(widths, widths, entry.at("eager_mem")), row[0], entry.at("eager_mem"), row[0], row[1]);
+      expect_budget(widths, widths, entry.at("eager_mem"), row[0], entry.at("eager_mem"), row[0], row[1]);
   }
 }
 
@@ -258,41 +262,52 @@ TEST(TorchAcceptance, MemoryBudgetOfPairsAndAttention) {
       all_flops += 2 * flops.back();
     }
     EXPECT_EQ(static_cast<double>(all_flops), entry.at("eager_flops"));
-    for (const json& row : entry.at("rows").at("rows"))
-      expect_budget(program_of(memory, flops, entry.at("eager_mem")), row[0], row[1], row[2], row[3]);
+    for (const json& row : entry.at("rows").at("rows")) expect_budget(memory, flops, entry.at("eager_mem"), row[0], row[1], row[2], row[3]);
   }
   for (const json& row : budget.at("attention_vs_linear").at("rows").at("rows")) {
     const std::uint64_t s = row[0], d = row[1];
-    const BudgetProgram program = program_of({s * d, s * d}, {s * d * d, 2 * s * s * d}, 2 * s * d);
-    const Result<BudgetAnswer> answer = torch_memory_budget(program, 6, 10);
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->memory, s * d);
-    EXPECT_EQ(answer->extra_cost, row[3]) << row;
-    EXPECT_EQ(answer->kept[0], row[2] == "attn") << row;
-    EXPECT_EQ(answer->kept[1], row[2] == "mm") << row;
+    const Kept kept = budgeted({s * d, s * d}, {s * d * d, 2 * s * s * d}, 2 * s * d, 6, 10);
+    EXPECT_EQ(kept.memory, s * d);
+    EXPECT_EQ(kept.extra_cost, row[3]) << row;
+    EXPECT_EQ(kept.kept, (std::vector<bool>{row[2] == "attn", row[2] == "mm"})) << row;
   }
-  // Explicit checkpoint regions are not touched: nothing is left to choose, at any budget.
-  BudgetProgram checkpointed = program_of({}, {}, 2);
-  checkpointed.untouched = 2;
-  expect_budget(checkpointed, 1, 100, 2, 0);
 }
 
+// torch.distributed._tools.sac_ilp: the operators of a module that save the most runtime within a budget. Views are not saved, random
+// operators all or none, one that works in place (operator, parent) as its parent is, and always where it is its own parent.
 TEST(TorchAcceptance, SelectiveCheckpointingOfOneModule) {
   const json& file = acceptance("torch_ac").at("sac_per_module");
-  SelectiveModule module;
-  for (const json& row : file.at("operators").at("rows")) module.operators.push_back({row[2], row[1]});
-  module.views = file.at("view_like").get<std::vector<std::uint32_t>>();
-  module.random = file.at("random").get<std::vector<std::uint32_t>>();
-  for (const json& pair : file.at("inplace")) module.in_place.emplace_back(pair[0], pair[1]);
-  module.force_store_random = file.at("force_store_random");
+  const json& operators = file.at("operators").at("rows");
+  std::vector<std::size_t> group(operators.size());  // what is saved together goes by its first operator
+  std::iota(group.begin(), group.end(), std::size_t{0});
+  const auto join = [&group](std::size_t a, std::size_t b) {
+    std::replace(group.begin(), group.end(), std::max(group[a], group[b]), std::min(group[a], group[b]));
+  };
+  std::set<std::size_t> saved, views;
+  ASSERT_FALSE(file.at("force_store_random").get<bool>());
+  for (const json& op : file.at("random")) join(op, file.at("random")[0]);
+  for (const json& pair : file.at("inplace")) join(pair[0], pair[1]);
+  for (const json& op : file.at("view_like")) views.insert(group[op]);
+  for (const json& pair : file.at("inplace"))
+    if (pair[0] == pair[1]) saved.insert(group[pair[0]]);
+  std::vector<KnapsackItem> together(operators.size());  // what is saved in any case and views stay empty
+  std::uint64_t always = 0;
+  for (std::size_t op = 0; op < operators.size(); ++op) {
+    const std::uint64_t memory = operators[op][2], runtime = operators[op][1];
+    if (saved.contains(group[op])) always += memory;
+    if (saved.contains(group[op]) || views.contains(group[op])) continue;
+    together[group[op]].memory += memory;
+    together[group[op]].value += runtime;
+  }
   ASSERT_EQ(file.at("rows").at("rows").size(), 7U);
   for (const json& row : file.at("rows").at("rows")) {
-    const Result<KnapsackAnswer> answer = selective_checkpoint(module, row[0], file.at("total_memory"));
+    ASSERT_GE(row[0].get<std::uint64_t>(), always);
+    const Result<KnapsackAnswer> answer = knapsack(together, row[0].get<std::uint64_t>() - always);
     ASSERT_TRUE(answer) << answer.error().message();
-    std::vector<int> saved(answer->kept.begin(), answer->kept.end());
-    EXPECT_EQ(json(saved), row[1]) << row[0];
+    std::vector<int> kept;
+    for (const std::size_t of : group) kept.push_back(saved.contains(of) || (!views.contains(of) && answer->kept[of]));
+    EXPECT_EQ(json(kept), row[1]) << row[0];
     EXPECT_TRUE(answer->exact);
-    EXPECT_LE(answer->memory, row[0].get<std::uint64_t>());
   }
 }
 

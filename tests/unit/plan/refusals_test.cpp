@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/torch_choices.h"
 #include "viewer/plan/frontier.h"
+#include "viewer/plan/knapsack.h"
 #include "viewer/plan/regions.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/rotor.h"
@@ -12,10 +12,6 @@
 namespace liveset::plan {
 namespace {
 
-using test::BudgetProgram;
-using test::selective_checkpoint;
-using test::SelectiveModule;
-using test::torch_memory_budget;
 using testing::HasSubstr;
 
 constexpr std::uint64_t huge = std::uint64_t{1} << 62;
@@ -127,22 +123,7 @@ TEST(PlanRefusals, RotorOperationsThatAreNotPossible) {
   EXPECT_THAT(run({{Kind::forward_keep_input, 1}, {Kind::forward_keep_input, 1}}), HasSubstr("its result is there"));
 }
 
-TEST(PlanRefusals, Knapsack) {
-  EXPECT_THAT(refusal(knapsack(std::vector<KnapsackItem>{{huge, 1}}, 5)), HasSubstr("2^60"));
-  EXPECT_THAT(refusal(torch_memory_budget({}, 1, 0)), HasSubstr("between 0 and 1"));
-  EXPECT_THAT(refusal(torch_memory_budget({}, 3, 2)), HasSubstr("between 0 and 1"));
-  BudgetProgram program;
-  program.untouched = 5;
-  EXPECT_THAT(refusal(torch_memory_budget(program, 1, 2)), HasSubstr("less than what explicit regions keep"));
-  SelectiveModule module;
-  module.operators = {{5, 1}, {5, 1}};
-  module.in_place = {{0, 2}};
-  EXPECT_THAT(refusal(selective_checkpoint(module, 1, 2)), HasSubstr("names operator 2, the module has 2"));
-  module.in_place = {{0, 0}, {1, 0}};
-  EXPECT_THAT(refusal(selective_checkpoint(module, 1, 2)), HasSubstr("more than the budget of 5"));
-  module.views = {1};
-  EXPECT_THAT(refusal(selective_checkpoint(module, 1, 1)), HasSubstr("must not"));
-}
+TEST(PlanRefusals, Knapsack) { EXPECT_THAT(refusal(knapsack(std::vector<KnapsackItem>{{huge, 1}}, 5)), HasSubstr("2^60")); }
 
 TEST(PlanRefusals, Regions) {
   EXPECT_THAT(refusal(best_regions({}, 5)), HasSubstr("no modules"));
