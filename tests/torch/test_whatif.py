@@ -9,14 +9,14 @@ from support import ACCEPTANCE, JOBS, LIVESET, SOURCE, TorchTest
 FACTS = json.loads((ACCEPTANCE / "torch_gpt_cpu.json").read_text())
 TRAIN = SOURCE / "samples/torch_gpt/train.py"
 JOB = JOBS / "closed_loop.py"
-# blocks, the operator whose outputs `selective` keeps
-NETWORKS = {"mlp": (6, "addmm"), "resnet": (4, "convolution"), "prenorm": (5, "addmm"), "encoder": (5, "addmm")}
+# blocks, the operator whose outputs `selective` keeps (None: torch refuses it, of values that are overwritten)
+NETWORKS = {"mlp": (6, "addmm"), "resnet": (4, "convolution"), "inplace": (5, None), "prenorm": (5, "addmm"), "encoder": (5, "addmm")}
 
 
 def policies(network):
     blocks, operator = NETWORKS[network]
-    return {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{i}" for i in range(0, blocks, 2)),
-            "selective": f"selective:{operator}"}
+    modes = {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{i}" for i in range(0, blocks, 2))}
+    return modes if operator is None else modes | {"selective": f"selective:{operator}"}
 
 
 class WhatIfTest(TorchTest):
@@ -55,6 +55,33 @@ class WhatIfTest(TorchTest):
                 self.assertEqual(found, measured)
                 # The same mode is the smallest.
                 self.assertEqual(min(found, key=found.get), min(measured, key=measured.get))
+
+    def test_segments_end_with_each_forward_of_an_accumulated_step(self):
+        """Two microbatches, each with its backward: four blocks twice. Segments of eight are two of four."""
+        none = self.record(TRAIN, "--accumulate", "2", name="accumulated")
+        found = {each["policy"]: each["peak"] for each in none.read("whatif", "--policy", "full", "--policy", "segment:8", "--policy", "segment:4")["policies"]}
+        self.assertEqual(found["segment:8"]["bytes"], found["segment:4"]["bytes"])
+        block = self.record(TRAIN, "--accumulate", "2", "--checkpoint", "block", name="accumulated block")
+        self.assertEqual((found["full"]["bytes"], found["full"]["estimate"]), (self.peak(block), False))
+
+    def test_forwards_without_their_backward_make_estimates(self):
+        """A second forward that nobody's backward takes, and a graph that is kept."""
+        job = "import torch, torch.nn as nn\n" \
+              "net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])\n" \
+              "o, x = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(32, 64)\n" \
+              "for _ in range(3):\n    {}\n    o.step()\n    o.zero_grad()\n"
+        for name, body in (("plain", "net(x).sum().backward()"), ("second", "held = net(x).sum()\n    net(x).sum().backward()"),
+                           ("kept", "y = net(x).sum()\n    y.backward(retain_graph=True)"),
+                           ("twice", "y = net(x).sum()\n    y.backward(retain_graph=True)\n    y.backward()")):
+            run = self.record(job.format(body), name=name)
+            found = {each["policy"]: each["peak"]["estimate"] for each in
+                     run.read("whatif", "--unit", "Sequential.*", "--policy", "save-all", "--policy", "full")["policies"]}
+            self.assertEqual(found, {"save-all": False, "full": name != "plain"}, name)
+        double = self.record(job.format("g, = torch.autograd.grad(net(x).pow(2).sum(), net[0][0].weight, create_graph=True)\n"
+                                        "    g.pow(2).sum().backward()"), name="double")
+        done = subprocess.run([LIVESET, "whatif", double.trace], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (3, ""))
+        self.assertIn("differentiates its own backward (create_graph=True), which is not modelled", done.stderr)
 
     def test_what_cannot_be_modelled_is_said(self):
         block = self.record(TRAIN, "--checkpoint", "block", name="block")

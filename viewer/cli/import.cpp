@@ -40,6 +40,8 @@ Status run(const Options& options, Context& context) {
     if (std::filesystem::exists(out, code)) return Error{ErrorKind::usage, out, {}, "is there already", "name another one with -o"};
   } else if (std::filesystem::equivalent(options.file, out, code)) {
     return Error{ErrorKind::usage, out, {}, "is the file itself", "name another one with -o"};
+  } else if (Status status = check_output(out, {"liveset trace"}); !status) {
+    return status;
   }
   // Beside the goal first: what fails leaves nothing, and no older trace is lost.
   const std::string unfinished = out + ".unfinished";

@@ -35,6 +35,9 @@ Status run(const Options& options, Context& context) {
                  {},
                  options.trace.empty() ? "model: nothing to make a model of" : "model: a trace and --torch are both given",
                  "liveset model run.liveset -o m.textproto, or liveset model --torch train.py:step -o m.textproto"};
+  if (!options.torch.output.empty())
+    if (Status status = check_output(options.torch.output, {"# Derived by liveset", "# One training step on fake tensors"}); !status)
+      return status;
   if (!options.torch.torch.empty()) {
     if (Status status = refuse_step_options(options, "", "--torch takes a function"); !status) return status;
     if (context.strict) return Error{ErrorKind::usage, "", {}, "--strict is for a trace, and --torch takes a function", ""};

@@ -108,7 +108,9 @@ void add_plan(CLI::App& app, Context& context) {
   command->add_option("MODEL", options->model, "model file (proto/MODEL.md tells its format), or the trace of a step without checkpointing")
       ->required()
       ->option_text(" ");
-  command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")->option_text("BYTES");
+  command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")
+      ->option_text("BYTES")
+      ->check([](const std::string& text) { return text.empty() ? std::string("is empty") : std::string(); });
   command->add_flag("--sweep", options->sweep, "list the whole frontier (default without --budget)");
   command->add_option("--policy", options->policies, "set this policy beside the frontier; may be given several times")
       ->option_text("POLICY")

@@ -68,6 +68,20 @@ bool is_model_file(const std::string& path) {
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
 }
 
+Status check_output(const std::string& path, std::initializer_list<std::string_view> marks) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return Done{};
+  const std::string beginning = beginning_of(path);
+  const bool is_regular = std::filesystem::is_regular_file(path, code);
+  const bool is_empty = is_regular && std::filesystem::file_size(path, code) == 0;
+  // A device, a pipe: nothing is lost there.
+  if (!is_regular || is_empty || std::any_of(marks.begin(), marks.end(), [&](std::string_view mark) {
+        return std::string_view(beginning).substr(0, 64).find(mark) != std::string_view::npos;
+      }))
+    return Done{};
+  return Error{ErrorKind::usage, path, {}, "is there already, and nothing that this command wrote", "name another one with -o"};
+}
+
 std::string beginning_of(const std::string& path) {
   std::error_code code;
   if (!std::filesystem::is_regular_file(path, code)) return {};  // a pipe must not be waited for

@@ -1,8 +1,10 @@
 // What every command that reads traces shares: opening them, --range, --strict, and a progress bar.
 #pragma once
 #include <chrono>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "viewer/cli/command.h"
@@ -33,6 +35,10 @@ bool is_model_file(const std::string& path);
 
 // The first bytes of a file, as importers want them; empty when it cannot be read.
 std::string beginning_of(const std::string& path);
+
+// A command's output replaces nothing but an empty file and what begins with one of `marks`: what
+// such a command wrote before.
+Status check_output(const std::string& path, std::initializer_list<std::string_view> marks);
 
 // Of the argument TRACE.
 inline constexpr const char* trace_help =

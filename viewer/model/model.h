@@ -35,6 +35,7 @@ struct Conventions {
   bool drop_at_region_end = false;
   bool frees_are_listed = false;
   bool returns_unknown = false;
+  bool regions_doubtful = false;
   Rerun rerun = Rerun::whole;
 };
 
@@ -49,6 +50,7 @@ struct Tensor {
   bool accumulates = false;      // one for all microbatches
   bool wrapped_number = false;   // a number of the program that torch saves without hooks: no region drops it
   bool given = false;            // one of Model::inputs
+  bool no_output = false;        // no caller gets it: a copy that an operator saves of what it overwrites
   bool rounded = false;          // its bytes are its block's, which an allocator rounds up: what was asked for may be less
   bool once = false;             // stays when it is made; an op that runs again does not make it again
   std::uint32_t block = none;    // of a recorded step: the ordinal of its block in the trace

@@ -133,6 +133,7 @@ class Reader {
     out.drop_at_region_end = stated.drop() == Stated::REGION_END;
     out.frees_are_listed = stated.release() == Stated::LISTED;
     out.returns_unknown = stated.returns_unknown();
+    out.regions_doubtful = stated.regions_doubtful();
   }
 
   void microbatches(const proto::Schedule& stated, const Place& place) {

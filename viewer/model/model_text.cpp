@@ -122,6 +122,7 @@ class Writer {
     out.set_boundary(in.physical_copy ? Out::PHYSICAL_COPY : Out::MERGE);
     out.set_drop(in.drop_at_region_end ? Out::REGION_END : Out::LAST_READ);
     out.set_returns_unknown(in.returns_unknown);
+    out.set_regions_doubtful(in.regions_doubtful);
     out.set_release(in.frees_are_listed ? Out::LISTED : Out::LAST_USE);
   }
 
@@ -162,6 +163,7 @@ class Writer {
     out.set_accumulates(in.accumulates);
     out.set_wrapped_number(in.wrapped_number);
     out.set_rounded(in.rounded);
+    out.set_no_output(in.no_output);
     line("tensor", out);
   }
 

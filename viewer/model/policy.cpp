@@ -185,6 +185,25 @@ class KeptOperators {
   std::unordered_map<std::string_view, bool> known_;  // names of ops
 };
 
+// A step may have several forwards, each with its backward behind it: no region goes on from one to the next.
+std::vector<Region> within_forwards(const Model& model, std::vector<Region> regions) {
+  std::vector<Region> parts;
+  const auto is_forward = [&](std::uint32_t op) { return model.ops[op].phase == trace::Phase::forward; };
+  for (Region& region : regions) {
+    for (std::uint32_t begin = region.begin, end = begin; begin < region.end; begin = end) {
+      while (end < region.end && is_forward(end) == is_forward(begin)) ++end;
+      if (!is_forward(begin)) continue;
+      Region& part = parts.emplace_back(region);
+      part.begin = begin;
+      part.end = end;
+      if (!region.keeps_outputs.empty())
+        part.keeps_outputs.assign(region.keeps_outputs.begin() + (begin - region.begin),
+                                  region.keeps_outputs.begin() + (end - region.begin));
+    }
+  }
+  return parts;
+}
+
 class RegionWriter {
  public:
   RegionWriter(const Model& model, const Policy& policy) : model_(model), policy_(policy) {}
@@ -425,6 +444,10 @@ std::string in_ranges(const std::string& text) {
   return out;
 }
 
-Result<Regions> regions_of(const Model& model, const Policy& policy) { return RegionWriter(model, policy).write(); }
+Result<Regions> regions_of(const Model& model, const Policy& policy) {
+  Result<Regions> regions = RegionWriter(model, policy).write();
+  if (regions) regions->recomputed = within_forwards(model, std::move(regions->recomputed));
+  return regions;
+}
 
 }  // namespace liveset::model

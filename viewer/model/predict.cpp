@@ -148,6 +148,7 @@ class Executor {
     const Op& op = model_.ops[instruction.subject];
     op_ = instruction.subject;
     ran_again_ = ran_again_ || phase_ == Phase::recompute;
+    is_doubtful_ = is_doubtful_ || (model_.conventions.regions_doubtful && (!instruction.graph || ran_again_));
     is_estimate_ = model_.conventions.drop_at_region_end && op.phase == Phase::forward && phase_ == Phase::forward && !instruction.graph;
     is_estimate_ = is_estimate_ || (model_.conventions.returns_unknown && ran_again_ && phase_ == Phase::backward);
     for (const std::uint32_t read : model_.list(op.reads)) {
@@ -275,7 +276,7 @@ class Executor {
   void add_event(std::uint32_t block, bool alloc) {
     MemoryCurve& memory = out_.memory;
     if (live_bytes_ > memory.peak_bytes) memory.peak_event = memory.events.size();
-    const bool is_uncertain = phase_ == Phase::optimizer ? optimizer_makes_states_ : is_estimate_;
+    const bool is_uncertain = is_doubtful_ || (phase_ == Phase::optimizer ? optimizer_makes_states_ : is_estimate_);
     const auto raise = [&](std::uint64_t& peak, bool& is_estimate, bool& is_rounded) {
       const auto raise_mark = [&](bool& mark, bool now) { mark = live_bytes_ > peak ? now : mark && (now || live_bytes_ < peak); };
       raise_mark(is_estimate, is_uncertain);
@@ -306,6 +307,7 @@ class Executor {
   std::uint64_t rounded_ = 0;  // blocks and statics that live
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
+  bool is_doubtful_ = false;
   bool ran_again_ = false;                    // some op
   std::vector<const StaticStorage*> coming_;  // in this step, and not there yet
   std::vector<Tensor> came_;

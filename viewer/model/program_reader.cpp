@@ -66,6 +66,7 @@ class ProgramReader {
     out.accumulates = stated.accumulates();
     out.wrapped_number = stated.wrapped_number();
     out.rounded = stated.rounded();
+    out.no_output = stated.no_output();
     if (!stated.view_of().empty()) {
       const auto found = tensors_.find(stated.view_of());
       if (found == tensors_.end()) {

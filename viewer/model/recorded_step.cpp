@@ -143,6 +143,10 @@ class StepReader {
     order_saving_nodes();
     tensors();
     ops();
+    if (saves_in_backward_)
+      return cannot(file_,
+                    "step " + std::to_string(step_.number) + " differentiates its own backward (create_graph=True), which is not modelled",
+                    "a model comes from a step whose backward saves nothing");
     statics();
     return model(wanted);
   }
@@ -263,6 +267,7 @@ class StepReader {
   // A node that holds something is an op, even where it makes nothing.
   void node_runs(const Event& event) {
     if (event.number < 0 || saves_.find(event.number) == saves_.end()) return;
+    runs_twice_ = runs_twice_ || !ran_.insert(event.number).second;
     draft(event, event.number, event.name, false);
   }
 
@@ -278,6 +283,10 @@ class StepReader {
     saves_[node].push_back({ordinal, event.name});
     if (is_wrapped_number(event, block)) wrapped_.insert(ordinal);
     first_slot_.try_emplace(ordinal, event.name);
+    if (file_.dictionary().string(event.name).ends_with(".self")) {
+      const auto [self, is_new] = saved_as_self_.try_emplace(ordinal, node);
+      if (!is_new) self->second = std::min(self->second, node);
+    }
   }
 
   // The number in `x / 2.0` becomes a tensor of one double, made for its operator and saved as its input.
@@ -403,7 +412,16 @@ class StepReader {
       builder_.model.inputs.push_back(index_[ordinal]);
     }
     for (const Draft& each : drafts_)
-      for (const std::uint32_t ordinal : each.writes) add_tensor(ordinal, name_of(ordinal, each));
+      for (const std::uint32_t ordinal : each.writes) {
+        add_tensor(ordinal, name_of(ordinal, each));
+        builder_.model.tensors[index_[ordinal]].no_output = is_copy_of_input(ordinal, each);
+      }
+  }
+
+  // silu_() and others that overwrite what backward needs save a copy of it: their node is made first. An input is there before the node.
+  bool is_copy_of_input(std::uint32_t ordinal, const Draft& by) const {
+    const auto node = saved_as_self_.find(ordinal);
+    return is_forward(by.phase) && node != saved_as_self_.end() && node->second <= by.node;
   }
 
   void ops() {
@@ -416,15 +434,24 @@ class StepReader {
       if (each.node != no_node && each.phase == Phase::backward) first_backward.try_emplace(each.node, index);
     }
     std::vector<std::vector<std::uint32_t>> saves(drafts_.size());
+    // All that a node saves is saved when the last of it is made. That may be an op behind the node's own: silu_() copies what it
+    // overwrites, and the copy is an operator.
     for (const auto& [node, list] : saves_) {
       const auto at = first_op.find(node);
       if (at == first_op.end()) continue;
+      std::vector<std::uint32_t> tensors;
       for (const Saved& each : list) {
         const std::uint32_t tensor = tensor_of(each.ordinal);
         if (tensor == none) continue;
+        tensors.push_back(tensor);
         const auto made = writer.find(tensor);
-        saves[made == writer.end() ? at->second : std::max(at->second, made->second)].push_back(tensor);
+        if (made == writer.end()) continue;
+        if (is_forward(drafts_[made->second].phase))
+          at->second = std::max(at->second, made->second);
+        else if (made->second > at->second)
+          saves_in_backward_ = true;
       }
+      saves[at->second].insert(saves[at->second].end(), tensors.begin(), tensors.end());
     }
     std::vector<std::uint32_t> death(builder_.model.tensors.size(), none);  // draft
     for (std::uint32_t index = 0; index < drafts_.size(); ++index)
@@ -436,6 +463,7 @@ class StepReader {
       for (const std::uint32_t ordinal : each.frees) lists.frees.push_back(tensor_of(ordinal));
       lists.saves = std::move(saves[index]);
       std::sort(lists.saves.begin(), lists.saves.end());
+      saves_in_backward_ = saves_in_backward_ || (each.phase == Phase::backward && !lists.saves.empty());
       Op op;
       op.phase = each.phase == Phase::recompute ? Phase::forward : each.phase;
       op.module = builder_.module(paths_.module(each.scope));
@@ -501,6 +529,34 @@ class StepReader {
     });
   }
 
+  // What the regions of a step rest on does not hold for it: most of what forward saved is freed by no node, so the graph was kept
+  // (retain_graph=True), and with it what regions make again; or a layer saves nothing for a backward of this step, and leaves what no op
+  // saves beyond the next layer: a graph that another step's backward takes, or none.
+  static bool is_irregular(const Model& model) {
+    std::vector<bool> saved(model.tensors.size()), made(model.tensors.size());
+    std::vector<std::uint32_t> freed_by(model.tensors.size(), none);
+    for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
+      for (const std::uint32_t tensor : model.list(model.ops[op].saves)) saved[tensor] = true;
+      for (const std::uint32_t tensor : model.list(model.ops[op].writes)) made[tensor] = true;
+      for (const std::uint32_t tensor : model.list(model.ops[op].frees)) freed_by[tensor] = op;
+    }
+    std::uint64_t by_nodes = 0, by_others = 0;
+    for (std::uint32_t tensor = 0; tensor < model.tensors.size(); ++tensor)
+      if (saved[tensor] && made[tensor])
+        (freed_by[tensor] != none && model.ops[freed_by[tensor]].forward != none ? by_nodes : by_others) += 1;
+    if (by_others > by_nodes) return true;
+    for (std::size_t unit = 0; unit + 1 < model.units.size(); ++unit) {
+      bool saves = false, outlives = false;
+      for (std::uint32_t op = model.units[unit].begin; op < model.units[unit].end; ++op) {
+        saves = saves || model.ops[op].saves.count != 0;
+        for (const std::uint32_t tensor : model.list(model.ops[op].writes))
+          outlives = outlives || (!saved[tensor] && freed_by[tensor] >= model.units[unit + 1].end);
+      }
+      if (outlives && !saves) return true;
+    }
+    return false;
+  }
+
   Result<RecordedStep> model(const std::string& wanted) {
     RecordedStep out;
     Model& model = builder_.model;
@@ -521,6 +577,7 @@ class StepReader {
     const std::string unit = wanted.empty() ? repeated_modules(model) : wanted;
     model.units = units_of(model, unit);
     if (!model.units.empty()) model.unit_pattern = unit;
+    model.conventions.regions_doubtful = runs_twice_ || is_irregular(model);
     if (!wanted.empty() && model.units.empty())
       return Error{ErrorKind::usage,
                    file_.path(),
@@ -535,6 +592,11 @@ class StepReader {
     out.first_event = step_.first_event;
     out.end_event = end_;
     out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
+    if (out.model.conventions.regions_doubtful)
+      out.notes.emplace_back(
+          "the step has a forward whose backward is not in it, or a backward twice: what is said of policies with regions is an estimate "
+          "and may be "
+          "far off");
     if (out.model.conventions.returns_unknown)
       out.notes.emplace_back(
           "where functions of backward returned is not in the trace (format 1.4 has it, of torch's own functions): peaks of regions are "
@@ -559,8 +621,12 @@ class StepReader {
   std::unordered_map<std::int64_t, std::uint32_t> names_;                // of nodes: String ids
   std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
   std::unordered_set<std::uint32_t> wrapped_;
+  std::unordered_map<std::uint32_t, std::int64_t> saved_as_self_;  // by ordinal: the first node that does
   std::unordered_map<std::string, std::uint32_t> used_;
   bool numbered_ = false;
+  std::unordered_set<std::int64_t> ran_;  // nodes, in backward
+  bool runs_twice_ = false;               // some node
+  bool saves_in_backward_ = false;
 };
 
 // A step is whole when another one follows it.

@@ -191,7 +191,7 @@ class Decider {
       bool found = false;
       for (std::uint32_t op = region.end; op-- > region.begin && !found;)
         for (const std::uint32_t tensor : model_.list(model_.ops[op].writes)) {
-          if (model_.tensors[tensor].for_backward) continue;
+          if (model_.tensors[tensor].for_backward || model_.tensors[tensor].no_output) continue;
           if (tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < region.end) continue;
           found = true;
           tensors_[tensor].kept = true;

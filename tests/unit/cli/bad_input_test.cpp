@@ -193,6 +193,7 @@ TEST(BadInput, OptionsThatDoNotApplyAreRefused) {
       {"model " + trace + " --gpu h100", "--gpu requires --torch"},
       {"model " + trace + " --python python3", "--python requires --torch"},
       {"model " + trace + " -- --batch 8", "what stands behind -- is for the script of --torch"},
+      {"plan " + chain + " --budget ''", "--budget: is empty"},
       {"plan " + chain + " --step 3", "are for a trace, and this is a model file"},
       {"plan " + chain + " --strict", "--strict is for a trace, and this is a model file"},
       {"import " + trace, "is a trace already"},
@@ -211,6 +212,22 @@ TEST(BadInput, OptionsThatDoNotApplyAreRefused) {
       {"import " + trace + " --format csv", "import makes a trace and has no table"},
   };
   for (const auto& [command, says] : cases) expect_refused(command, 2, says);
+}
+
+// Nothing is lost: an output replaces an empty file, or what such a command wrote before.
+TEST(BadInput, NoOutputReplacesWhatAnotherWrote) {
+  const TemporaryFolder folder;
+  const Network net("Net");
+  const std::string own = folder.file("own.textproto"), text = written(folder, "notes.txt", "of years\n"), empty = written(folder, "e", "");
+  const std::string trace_before = read_file(net.file);
+  for (const std::string& output : {net.file, text}) {
+    expect_refused("model " + net.file + " -o " + output, 2, "is there already, and nothing that this command wrote");
+    expect_refused("model --torch " + text + ":step -o " + output, 2, "is there already, and nothing that this command wrote");
+  }
+  EXPECT_EQ(read_file(net.file), trace_before);
+  EXPECT_EQ(read_file(text), "of years\n");
+  for (const std::string& output : {own, own, empty, std::string("/dev/null")})
+    EXPECT_EQ(run_program("liveset model " + net.file + " -o " + output).status, 0) << output;
 }
 
 // However much difference is allowed: that of two networks means nothing.

@@ -278,6 +278,34 @@ TEST(Predict, WhatComesInAStepIsRoundedToo) {
   }
 }
 
+// Two forwards of two layers, each with its backward: a region of all four layers is one of each two, and remakes 10 + 20 bytes at a time.
+TEST(Predict, NoRegionGoesOnBehindABackward) {
+  std::string ops, tensors;
+  for (const char* const n : {"1", "2"}) {
+    const std::string a = std::string("a") + n, b = std::string("b") + n;
+    tensors += " tensor { id: '" + a + "' bytes: 10 } tensor { id: '" + b + "' bytes: 20 }";
+    ops += " op { id: 'f" + a + "' module: 'net.a' writes: '" + a + "' saves: '" + a + "' } op { id: 'f" + b +
+           "' module: 'net.b' writes: '" + b + "' saves: '" + b + "' } op { id: 'l" + n + "' phase: 'loss' } op { id: 'g" + b +
+           "' phase: 'backward' backward_of: 'f" + b + "' reads: '" + b + "' frees: '" + b + "' } op { id: 'g" + a +
+           "' phase: 'backward' backward_of: 'f" + a + "' reads: '" + a + "' frees: '" + a + "' }";
+  }
+  const Result<Model> model =
+      parse_model("conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY } general {" + tensors + ops +
+                      " unit: 'net.*' }",
+                  "two");
+  ASSERT_TRUE(model) << model.error().message();
+  ASSERT_EQ(model->units.size(), 4U);
+  const Result<Regions> whole = regions_of(*model, *parse_policy("segment:4")), halves = regions_of(*model, *parse_policy("segment:2"));
+  ASSERT_TRUE(whole && halves);
+  ASSERT_EQ(whole->recomputed.size(), 2U);
+  for (const std::size_t part : {0U, 1U}) {
+    EXPECT_EQ(whole->recomputed[part].begin, 5 * part);
+    EXPECT_EQ(whole->recomputed[part].end, 5 * part + 2);
+    EXPECT_EQ(halves->recomputed[part].begin, 5 * part);
+  }
+  EXPECT_EQ(predicted(*model, "segment:4").memory.peak_bytes, predicted(*model, "segment:2").memory.peak_bytes);
+}
+
 // What an allocator rounded up makes the peak of requested an estimate where it lives then, and at no other.
 TEST(Predict, AtThePeakIsWhatAnAllocatorRounded) {
   const auto marks = [](const std::string& first, const std::string& second, const std::string& storage) {
