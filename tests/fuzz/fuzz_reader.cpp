@@ -92,8 +92,8 @@ void read_fragmentation(const trace::TraceFile& file) {
     options.simulate = simulate;
     if (simulate && file.events() % 2 != 0) options.settings = "expandable_segments:True";
     if (const auto found = report::build_fragmentation(file, options))
-      out << report::fragmentation_json(*found) << report::fragmentation_text(*found, 3, {}) << report::fragmentation_markdown(*found, {})
-          << report::fragmentation_csv(*found);
+      out << report::fragmentation_json(*found).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+          << report::fragmentation_text(*found, 3, {}) << report::fragmentation_markdown(*found, {}) << report::fragmentation_csv(*found);
   }
 }
 
