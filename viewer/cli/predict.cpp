@@ -105,7 +105,9 @@ void add_predict(CLI::App& app, Context& context) {
       "  liveset predict m.textproto --expect\n"
       "      exit status 1 where one is off\n"
       "Policies: " +
-      std::string(model::policy_forms()) + "\n");
+      std::string(model::policy_forms()) +
+      "\nrotor:BYTES bounds what the stages hold; statics and gradients of parameters come on top (plan --budget bounds all). Regions run "
+      "again as torch.utils.checkpoint(use_reentrant=False) does.\n");
   auto options = std::make_shared<Options>();
   CLI::Option* policy = add_model_options(*command, *options);
   CLI::Option* curve =

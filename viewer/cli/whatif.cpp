@@ -78,7 +78,10 @@ void add_whatif(CLI::App& app, Context& context) {
       "In JSON `event` and `memory_event` are rows of the predicted curve (`liveset model TRACE`, then predict --curve), no events of the "
       "trace; `forward_time_ns` is one forward without what runs again.\n"
       "Policies: " +
-      std::string(model::policy_forms()) + "\n");
+      std::string(model::policy_forms()) +
+      "\nRegions run again as torch.utils.checkpoint(use_reentrant=False) does. Layers are the repeated modules that hold most, each call "
+      "one "
+      "of them; --unit names others.\n");
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()

@@ -7,7 +7,14 @@ namespace liveset::model {
 std::string one_line(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
+  constexpr std::size_t most = 600;
+  if (text.size() <= most) return text;
+  // Both ends: where it is, and what is wrong with it.
+  const auto inside_character = [&](std::size_t at) { return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80; };
+  std::size_t head = most / 2, tail = text.size() - most / 2;
+  while (inside_character(head)) --head;
+  while (inside_character(tail)) ++tail;
+  return text.substr(0, head) + "..." + text.substr(tail);
 }
 
 Place Place::inner(const char* name, int index) const {

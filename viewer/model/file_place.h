@@ -10,7 +10,7 @@
 
 namespace liveset::model {
 
-// Names from a file may hold anything; a message is one line and must not act on the terminal.
+// Names from a file may hold anything, and much of it; a message is one line, and must not act on the terminal. Of a long one both ends.
 std::string one_line(std::string text);
 
 // A message of the file; index -1 is a field that is not repeated. The tree is null for JSON, which keeps no lines.

@@ -29,6 +29,16 @@ void expect_refusal(const std::string& more, const std::string& what) {
 
 TEST(ModelRefusals, TheModelItselfIsGood) { EXPECT_EQ(refusal(good), "accepted"); }
 
+TEST(ModelRefusals, AreShortHoweverLongWhatTheyNameIs) {
+  const std::string deep(100'000, '('), message = refusal("chain { length: 2 size: '" + deep + "' }");
+  EXPECT_LT(message.size(), 1'000U);
+  EXPECT_THAT(message, HasSubstr("m.textproto: bad model: line 1: chain.size '((("));
+  std::string named;
+  for (int i = 0; i < 10'000; ++i) named += "\u00e9";
+  EXPECT_LT(refusal(good + "static_storage { id: '" + named + "' bytes: -4 }\nstatic_storage { id: '" + named + "' bytes: 4 }").size(),
+            1'000U);
+}
+
 TEST(ModelRefusals, Statics) {
   expect_refusal("static_storage { bytes: 4 }", "static_storage[0] has no id");
   expect_refusal("static_storage { id: 'w' bytes: 4 }\nstatic_storage {\n id: 'w' bytes: 5 }",
