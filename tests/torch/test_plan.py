@@ -16,7 +16,10 @@ class PlanTest(TorchTest):
 
     def measured(self, network, plan, name):
         policy = plan["policy"]
-        names = {"full": ["GPT.bs.*"], "save-all": []}.get(policy) or policy.removeprefix("regions:").split(",")
+        blocks = {"gpt": "GPT.bs.*", "nested": "Nested.blocks.*"}[network]
+        names = [] if policy == "save-all" else [blocks] if policy == "full" else policy.removeprefix("regions:").split(",")
+        if policy.startswith("selective:"):
+            names = [policy, blocks]
         run = self.record(JOB, network, *names, name=name)
         self.assertEqual((run.status, run.stderr), (0, ""), policy)
         return run.read("summary")["steps"][1]["peak_bytes"]

@@ -1,5 +1,7 @@
 """planned.py NETWORK [NAME ...]: three training steps of `gpt` (samples/torch_gpt) or of `nested`, on the CPU. The named modules are run in
-checkpoint regions of their own; a name is a path from the root's class on, and a '*' in it stands for one part or a piece of it."""
+checkpoint regions of their own; a name is a path from the root's class on, and a '*' in it stands for one part or a piece of it.
+With selective:NODE,... before the names, the regions keep what these operators give ("AddmmBackward0")."""
+import functools
 import pathlib
 import re
 import sys
@@ -7,7 +9,7 @@ import sys
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "samples/torch_gpt"))
 import train  # noqa: E402
@@ -73,21 +75,35 @@ def gpt():
     return model, lambda: train.train_step(model, optimizer, *data)
 
 
-def in_region(module):
+def in_region(module, keywords):
     forward = module.forward
-    module.forward = lambda *arguments: checkpoint(forward, *arguments, use_reentrant=False)
+    module.forward = lambda *arguments: checkpoint(forward, *arguments, use_reentrant=False, **keywords)
+
+
+def keeping(nodes):
+    """NativeLayerNormBackward0 is the node of aten::native_layer_norm."""
+    kept = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.removesuffix("Backward0")).lower() for node in nodes}
+
+    def choose(context, operator, *arguments, **keywords):
+        name = operator._schema.name.removeprefix("aten::")
+        return CheckpointPolicy.MUST_SAVE if name in kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return {"context_fn": functools.partial(create_selective_checkpoint_contexts, choose)}
 
 
 def main():
     model, step = {"gpt": gpt, "nested": nested}[sys.argv[1]]()
     root = type(model).__name__
-    for pattern in sys.argv[2:]:
+    names, keywords = sys.argv[2:], {}
+    if names and names[0].startswith("selective:"):
+        keywords = keeping(names.pop(0).removeprefix("selective:").split(","))
+    for pattern in names:
         expression = re.compile(re.escape(pattern).replace(r"\*", "[^.]*"))
         found = [module for name, module in model.named_modules() if expression.fullmatch(f"{root}.{name}" if name else root)]
         if not found:
             sys.exit(f"{root} has no module {pattern}")
         for module in found:
-            in_region(module)
+            in_region(module, keywords)
     for _ in range(3):
         step()
 
