@@ -36,8 +36,7 @@ bool is_model_file(const std::string& path);
 // The first bytes of a file, as importers want them; empty when it cannot be read.
 std::string beginning_of(const std::string& path);
 
-// A command's output replaces nothing but an empty file and what begins with one of `marks`: what
-// such a command wrote before.
+// A command's output replaces nothing but an empty file and what has one of `marks` in its first 64 bytes: what such a command wrote.
 Status check_output(const std::string& path, std::initializer_list<std::string_view> marks);
 
 // Of the argument TRACE.

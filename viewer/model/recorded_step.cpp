@@ -55,7 +55,7 @@ struct Draft {
   std::uint32_t scope = 0, thread = 0;
   std::int64_t node = no_node;  // sequence number
   std::uint32_t name = 0;       // String id: of the node that runs in backward
-  bool after_function = false;
+  bool after_function = false;  // Op::after_function
   std::uint64_t time_ns = 0;
   std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
 };
