@@ -396,6 +396,67 @@ class FunctionTest(unittest.TestCase):
         for function in (step(lambda module, x: module(x)), step(offloads), twice):
             made(function).replay()
 
+    def test_tensors_from_before_the_function_are_fake_ones_in_it(self):
+        """A weight that two calls transpose is one storage, wherever the module was made."""
+        layer, x = nn.Linear(8, 8), torch.ones(4, 8)
+        with self.subTest("here"):
+            here = made(lambda: layer(layer(x)).sum())
+        there = made(lambda: (lambda layer, x: layer(layer(x)).sum())(nn.Linear(8, 8), torch.ones(4, 8)))
+        self.assertEqual((here.saved(), here.peak(), here.statics("parameter")), (there.saved(), there.peak(), 4 * (64 + 8)))
+
+    def test_a_whole_step_says_what_a_later_one_begins_with(self):
+        def step(ends):
+            layer = nn.Linear(8, 8)
+            optimizer = torch.optim.SGD(layer.parameters(), 0.1, momentum=0.9)
+
+            def function():
+                optimizer.zero_grad()
+                layer(torch.ones(4, 8)).sum().backward()
+                optimizer.step()
+                if ends:
+                    optimizer.zero_grad()
+            return function
+
+        for ends in (False, True):
+            model = made(step(ends))
+            self.assertEqual(model.statics("optimizer_state"), 4 * (64 + 8))
+            self.assertEqual(model.statics("optimizer_state", 0), 0)
+            self.assertEqual("gradients live when the function ends" in model.text, not ends)
+            model.replay()
+
+    def test_layers_are_calls_that_record_a_graph(self):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList(nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(2))
+
+            def forward(self, x):
+                for layer in self.layers:
+                    x = layer(layer(x))
+                return x
+
+        def evaluated():
+            net, x = Net(), torch.ones(4, 8)
+            with torch.no_grad():
+                net(x)
+            return net(x).sum()
+
+        model = made(evaluated)
+        forward = [op for op in model.items["op"] if op.get("phase", "forward") == "forward" and op.get("module")]
+        without = [op for op in forward if op.get("no_graph") == "true"]
+        self.assertEqual(forward[:len(without)], without)
+        again = ["Net.layers.0", "Net.layers.1"]
+        self.assertEqual([[op["enters"] for op in ops if "enters" in op] for ops in (without, forward[len(without):])], [again, ["Net"] + again])
+        self.assertEqual(model.unit, "Net.layers.*")
+
+        def one_by_one():
+            x = torch.ones(4, 8)
+            for _ in range(3):
+                x = Twice()(x)["loss"] * torch.ones(4, 8)
+            return x.sum()
+
+        self.assertEqual(made(one_by_one).unit, "Twice")
+
     def test_modules_that_only_follow_one_another(self):
         """Two models in a row are one forward: what stands between is no loss."""
         def function():

@@ -56,6 +56,33 @@ class WhatIfTest(TorchTest):
                 # The same mode is the smallest.
                 self.assertEqual(min(found, key=found.get), min(measured, key=measured.get))
 
+    def test_layers_are_calls_that_record_a_graph(self):
+        """A block that runs three times in a row is three layers, blocks that the program calls itself are layers, an evaluation has none."""
+        cases = {"shared": {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{block}{call}" for block in (0, 1) for call in ("", "#3"))},
+                 "loop": {"none": "save-all", "block": "full", "second": "regions:PreNorm,PreNorm#3,PreNorm#5"},
+                 "evaluated": {"none": "save-all", "block": "full", "pairs": "segment:2", "second": "regions:blocks.0,blocks.2,blocks.4"}}
+        runs = self.side_by_side({(network, mode): lambda network=network, mode=mode: self.record(JOB, network, mode, name=f"{network}-{mode}")
+                                  for network, modes in cases.items() for mode in modes})
+        for network, modes in cases.items():
+            with self.subTest(network):
+                self.assertEqual(dict(zip(modes, self.predicted(runs[network, "none"], *modes.values()))),
+                                 {mode: self.peak(runs[network, mode]) for mode in modes})
+
+    def test_networks_that_use_each_others_forward_make_estimates(self):
+        """A step ends with each optimizer's: the first leaves a forward to the second one's backward."""
+        job = "import torch, torch.nn as nn\n" \
+              "make = lambda: nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()) for _ in range(4)])\n" \
+              "g, d = make(), make()\n" \
+              "og, od = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (g, d))\n" \
+              "for _ in range(3):\n    fake = g(torch.randn(32, 64))\n    od.zero_grad()\n" \
+              "    (d(torch.randn(32, 64)).mean() - d(fake.detach()).mean()).backward()\n    od.step()\n" \
+              "    og.zero_grad()\n    d(fake).mean().backward()\n    og.step()\n"
+        run = self.record(job, name="gan")
+        for step in (2, 3):
+            found = {each["policy"]: each["peak"]["estimate"] for each in
+                     run.read("whatif", "--step", str(step), "--unit", "Sequential.*", "--policy", "save-all", "--policy", "full")["policies"]}
+            self.assertEqual(found, {"save-all": False, "full": True}, step)
+
     def test_segments_end_with_each_forward_of_an_accumulated_step(self):
         """Two microbatches, each with its backward: four blocks twice. Segments of eight are two of four."""
         none = self.record(TRAIN, "--accumulate", "2", name="accumulated")

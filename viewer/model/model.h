@@ -65,11 +65,13 @@ struct Op {
   std::string id;
   std::string name;              // the operator; empty: not known
   std::uint32_t module = none;   // index in Model::modules
+  std::uint32_t enters = none;   // ... of the outermost module that is called anew, where the op before lies in a call of it too
   std::uint32_t forward = none;  // of a backward op: the forward op it belongs to
   trace::Phase phase = trace::Phase::forward;
   bool packs_before = false;  // its saves are packed before its kernel runs
   bool random = false, side_effect = false;
   bool continues = false;       // a further part of the op before it
+  bool no_graph = false;        // no graph was recorded: no layer has it
   bool after_function = false;  // of a further part in backward: the node's function has returned, and what it had unpacked is gone
   std::uint64_t cost = 0;       // in Model::cost_unit
   std::uint64_t workspace = 0;  // bytes

@@ -188,6 +188,8 @@ class Writer {
     if (in.random) out.set_random("yes");
     out.set_side_effect(in.side_effect);
     out.set_continues(in.continues);
+    if (in.enters != none) out.set_enters(model_.modules[in.enters]);
+    out.set_no_graph(in.no_graph);
     out.set_after_function(in.after_function);
     if (in.forward != none) out.set_backward_of(model_.ops[in.forward].id);
     line("op", out);

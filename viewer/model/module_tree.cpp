@@ -24,14 +24,17 @@ void NamedRuns::add_modules(const Model& model) {
   std::vector<std::size_t> ends;
   std::uint32_t last = none;
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
-    const std::uint32_t module = model.ops[op].phase == trace::Phase::forward ? model.ops[op].module : none;
+    const Op& each = model.ops[op];
+    const std::uint32_t module = each.phase == trace::Phase::forward && !each.no_graph ? each.module : none;
     if (module == none) {
       open.clear();
-    } else if (module != last || open.empty()) {
+    } else if (module != last || open.empty() || each.enters != none) {
       const std::string_view path = model.modules[module];
       ends_of_parts(path, "./", ends);
       std::size_t same = 0;
-      while (same < open.size() && same < ends.size() && runs_[open[same]].path == path.substr(0, ends[same])) ++same;
+      const std::size_t entered = each.enters == none ? std::string_view::npos : model.modules[each.enters].size();
+      while (same < open.size() && same < ends.size() && ends[same] != entered && runs_[open[same]].path == path.substr(0, ends[same]))
+        ++same;
       open.resize(same);
       for (; same < ends.size(); ++same) {
         std::vector<std::uint32_t>& runs = modules_[path.substr(0, ends[same])];

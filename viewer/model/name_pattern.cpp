@@ -63,6 +63,10 @@ void ends_of_parts(std::string_view path, std::string_view separators, std::vect
   ends.push_back(path.size());
 }
 
+bool lies_in(std::string_view path, std::string_view module) {
+  return path.starts_with(module) && (path.size() == module.size() || path[module.size()] == '.' || path[module.size()] == '/');
+}
+
 // "aten::mm.default" -> "mm", "MmBackward0" -> "mm", "NativeLayerNormBackward0" -> "nativelayernorm".
 std::string operator_key(std::string_view name) {
   for (const std::string_view prefix : {"torch.ops.", "aten::", "aten."})

@@ -17,6 +17,9 @@ bool matches_name(std::string_view pattern, std::string_view path, std::uint64_t
 // Where a path's first, second, ... part ends, 64 of them at most: "GPT.bs.0" -> 3, 6, 8.
 void ends_of_parts(std::string_view path, std::string_view separators, std::vector<std::size_t>& ends);
 
+// `path` is the module or lies in it: "GPT.bs.0.ln1" in "GPT.bs.0".
+bool lies_in(std::string_view path, std::string_view module);
+
 // Two names of the same operator have the same key: "mm", "aten.mm", "aten::mm.default" and autograd's "MmBackward0"; case and underscores
 // do not count.
 std::string operator_key(std::string_view name);

@@ -113,6 +113,18 @@ class ProgramReader {
     out.side_effect = stated.side_effect();
     out.continues = stated.continues();
     out.after_function = stated.after_function();
+    out.no_graph = stated.no_graph();
+    if (out.no_graph && out.phase != Phase::forward && out.phase != Phase::loss) {
+      errors_.fail_at(place, "no_graph", -1, "stands at an op that is no forward op");
+      return;
+    }
+    if (!stated.enters().empty()) {
+      if (!lies_in(stated.module(), stated.enters())) {
+        errors_.fail_at(place, "enters", -1, "'" + stated.enters() + "' is no module that the op's module lies in");
+        return;
+      }
+      out.enters = builder_.module(stated.enters());
+    }
     ModelBuilder::Lists lists;
     if (!errors_.size(place, "cost", stated.has_cost(), stated.cost(), "work", stated.work(), dims_, out.cost) ||
         !errors_.size(place, "workspace", stated.has_workspace(), stated.workspace(), "workspace_size", stated.workspace_size(), dims_,

@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "viewer/ledger/attribution.h"
-#include "viewer/ledger/block_finder.h"
 #include "viewer/ledger/classes.h"
-#include "viewer/ledger/open_scopes.h"
 #include "viewer/ledger/path_names.h"
 #include "viewer/ledger/value_names.h"
+#include "viewer/model/name_pattern.h"
 #include "viewer/model/past.h"
 #include "viewer/model/repeated_modules.h"
+#include "viewer/model/step_events.h"
 
 namespace liveset::model {
 namespace {
@@ -27,11 +26,8 @@ using trace::Kind;
 using trace::MemoryClass;
 using trace::Phase;
 
-constexpr std::int64_t no_node = -1;
-constexpr int int64 = 4, float64 = 7;          // numbers of c10::ScalarType
 constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
 constexpr std::uint64_t max_step_events = 100'000'000;
-constexpr std::uint8_t cuda = 1;  // number of a heap's device type
 // Earlier steps that are followed one by one; where there are more, these are the first: later ones find the cache as they left it.
 constexpr std::size_t max_past_steps = 3;
 
@@ -49,61 +45,6 @@ Error lacks(const trace::TraceFile& file, std::string what, std::string hint) {
                 "copy the file again if another one is whole, or record the job again");
 }
 
-// An op as the events tell it.
-struct Draft {
-  Phase phase = Phase::other;
-  std::uint32_t scope = 0, thread = 0;
-  std::int64_t node = no_node;  // sequence number
-  std::uint32_t name = 0;       // String id: of the node that runs in backward
-  bool after_function = false;  // Op::after_function
-  std::uint64_t time_ns = 0;
-  std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
-};
-
-// What is known of blocks by the statements about them, up to an event.
-class Statements {
- public:
-  Statements(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger)
-      : ledger_(ledger), finder_(ledger.blocks), rounds_(file.dictionary().heaps[ledger.shown_heap].device_type == cuda) {}
-
-  // Events come in order.
-  void visit(const Event& event) {
-    stated_ = none;
-    expands_ = expands_ || (event.kind == Kind::segment_map && event.heap == ledger_.shown_heap);
-    if (event.kind == Kind::alloc) {
-      if (event.allocation < ledger_.blocks.end()) finder_.born(event.heap, event.address, static_cast<std::uint32_t>(event.allocation));
-    } else if (event.heap == ledger_.shown_heap &&
-               (event.kind == Kind::storage || (event.kind == Kind::value_retain && event.value == 0))) {
-      const std::int64_t ordinal = finder_.find(event.heap, event.address, event.index);
-      if (ordinal == ledger::BlockFinder::none) return;
-      stated_ = static_cast<std::uint32_t>(ordinal);
-      const Block& block = *ledger_.blocks.find(stated_);
-      if (rounds_ && event.size != 0 && event.size <= ledger_.blocks.bytes(block)) requested_[stated_] = event.size;
-    }
-  }
-  // The block that the last event speaks of; none: of none.
-  std::uint32_t stated() const { return stated_; }
-  // Segments of the heap grew.
-  bool expands() const { return expands_; }
-
-  // The block is of an allocator that rounds up, and nothing says what was asked for.
-  bool is_rounded(std::uint32_t ordinal) const { return rounds_ && !requested_.contains(ordinal); }
-  // Bytes that were asked for: the storage's where one was stated, for a caching allocator rounds up and may give more than that. Else the
-  // block's.
-  std::uint64_t requested(std::uint32_t ordinal) const {
-    const auto found = requested_.find(ordinal);
-    return found != requested_.end() ? found->second : ledger_.blocks.bytes(*ledger_.blocks.find(ordinal));
-  }
-
- private:
-  const ledger::PhysicalLedger& ledger_;
-  ledger::BlockFinder finder_;
-  const bool rounds_;
-  bool expands_ = false;
-  std::uint32_t stated_ = none;                                 // ordinal
-  std::unordered_map<std::uint32_t, std::uint64_t> requested_;  // by ordinal
-};
-
 // Since format 1.4, unless this torch hides it (hooks/autograd/coverage.cpp).
 bool says_returns(const trace::TraceFile& file) {
   const auto& sources = file.dictionary().sources;
@@ -112,35 +53,27 @@ bool says_returns(const trace::TraceFile& file) {
          });
 }
 
-class StepReader {
+class StepModel {
  public:
-  StepReader(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
-             const Statements& statements, const ledger::Step& step)
+  // `events` are the step's, arranged.
+  StepModel(const trace::TraceFile& file, const ledger::PhysicalLedger& ledger, const ledger::Attribution& attribution,
+            const Statements& statements, const ledger::Step& step, const StepEvents& events)
       : file_(file),
         ledger_(ledger),
         attribution_(attribution),
         statements_(statements),
         step_(step),
-        paths_(file.dictionary()),
-        end_(step.end_event),
-        threads_(std::max<std::size_t>(file.dictionary().threads.size(), 1)) {}
-
-  std::uint64_t end() const { return end_; }
-
-  // Every event of the trace up to the step's end, in order.
-  void visit(const Event& event) {
-    if (event.index < end_) visit(event, threads_[event.thread < threads_.size() ? event.thread : 0]);
-  }
+        events_(events),
+        drafts_(events.drafts()),
+        paths_(file.dictionary()) {}
 
   // `wanted`: the pattern of its layers; empty: chosen here.
-  Result<RecordedStep> finish(const std::string& wanted) {
-    if (!numbered_)
+  Result<RecordedStep> make(const std::string& wanted) {
+    if (!events_.numbered())
       return cannot(file_, "does not say which operator made a block", "record the job again: traces say it since format 1.3");
-    if (saves_.empty())
+    if (events_.saves().empty())
       return cannot(file_, "step " + std::to_string(step_.number) + " has no backward that a graph walk preceded",
                     "a model comes from a step of a PyTorch job that was recorded from its begin");
-    join();
-    order_saving_nodes();
     tensors();
     ops();
     if (saves_in_backward_)
@@ -152,221 +85,6 @@ class StepReader {
   }
 
  private:
-  // What one thread does.
-  struct Thread {
-    std::int64_t next_node = no_node;                                 // the number that its next node gets
-    std::int64_t first_node = no_node;                                // ... when the step began
-    std::int64_t walked = no_node;                                    // the node whose slots the walk states
-    bool returned = false;                                            // the function of the node that runs
-    ledger::OpenStack<std::pair<std::uint32_t, std::int64_t>> nodes;  // of backward: name, number
-  };
-  struct Saved {
-    std::uint32_t ordinal = 0, slot = 0;  // String id of the slot
-  };
-  struct Scoped {
-    std::int64_t number = 0;
-    std::uint32_t scope = 0;
-  };
-
-  bool in_step(const Event& event) const { return event.index >= step_.first_event && event.index < end_; }
-
-  void visit(const Event& event, Thread& thread) {
-    switch (event.kind) {
-      case Kind::alloc:
-        if (event.heap == ledger_.shown_heap && in_step(event)) allocated(event, thread);
-        return;
-      case Kind::free_requested:
-        if (in_step(event)) freed(event, thread);
-        return;
-      case Kind::sequence:
-        thread.next_node = event.number;
-        if (thread.first_node == no_node || event.index < step_.first_event) thread.first_node = event.number;
-        numbered_ = true;
-        return;
-      case Kind::scope_begin: return entered(event, thread, event.scope);
-      case Kind::scope_end:
-        return entered(event, thread, event.scope < file_.dictionary().scopes.size() ? file_.dictionary().scopes[event.scope].parent : 0);
-      case Kind::node_begin:
-        thread.returned = false;
-        thread.nodes.begin(ledger::node_key(event.name, event.number), {event.name, event.number});
-        if (in_step(event)) node_runs(event);
-        return;
-      case Kind::node_returned: thread.returned = !thread.nodes.empty(); return;
-      case Kind::node_end:
-        thread.returned = false;
-        thread.nodes.end(ledger::node_key(event.name, event.number));
-        return;
-      case Kind::backward_end:
-        thread.returned = false;
-        thread.nodes.clear();
-        return;
-      case Kind::graph_node:
-        thread.walked = event.number;
-        if (in_step(event) && event.number >= 0) names_[event.number] = event.name;
-        return;
-      case Kind::value_retain:
-        if (event.value == 0 && in_step(event) && thread.walked >= 0) saved(event, thread.walked);
-        return;
-      default: return;
-    }
-  }
-
-  // From this number on, nodes are made in that scope.
-  void entered(const Event& event, const Thread& thread, std::uint32_t scope) {
-    if (in_step(event) && event.phase != Phase::backward && thread.next_node != no_node) scopes_.push_back({thread.next_node, scope});
-  }
-
-  std::int64_t node_at(const Event& event, const Thread& thread, std::uint32_t& name) const {
-    name = 0;
-    if (!thread.nodes.empty()) {
-      name = thread.nodes.back().first;
-      return thread.nodes.back().second;
-    }
-    if (event.phase == Phase::backward || event.phase == Phase::optimizer) return no_node;
-    return thread.next_node > thread.first_node ? thread.next_node - 1 : no_node;
-  }
-
-  Draft& draft(const Event& event, std::int64_t node, std::uint32_t name, bool after_function) {
-    Draft each;
-    each.phase = event.phase;
-    each.scope = event.scope;
-    each.thread = event.thread;
-    each.node = node;
-    each.name = name;
-    each.after_function = after_function;
-    each.time_ns = event.time_ns;
-    drafts_.push_back(std::move(each));
-    return drafts_.back();
-  }
-  static bool continues(const Draft& last, const Event& event, std::int64_t node, std::uint32_t name, bool after_function) {
-    return last.phase == event.phase && last.thread == event.thread && last.node == node && last.name == name &&
-           last.scope == event.scope && last.after_function == after_function;
-  }
-
-  void allocated(const Event& event, const Thread& thread) {
-    std::uint32_t name = 0;
-    const std::int64_t node = node_at(event, thread, name);
-    if (drafts_.empty() || !drafts_.back().frees.empty() || !continues(drafts_.back(), event, node, name, thread.returned))
-      draft(event, node, name, thread.returned);
-    drafts_.back().writes.push_back(static_cast<std::uint32_t>(event.allocation));
-  }
-
-  // In forward a free belongs to the op before it: it is the caller's hand that lets go. In backward it is the node's.
-  void freed(const Event& event, const Thread& thread) {
-    const Block* const block = ledger_.blocks.find(event.allocation);
-    if (block == nullptr || block->heap() != ledger_.shown_heap) return;
-    std::uint32_t name = 0;
-    const std::int64_t node = node_at(event, thread, name);
-    const bool own = event.phase != Phase::forward && event.phase != Phase::loss;
-    if (drafts_.empty() || (own && !continues(drafts_.back(), event, node, name, thread.returned)) ||
-        (!own && drafts_.back().phase != Phase::forward && drafts_.back().phase != Phase::loss))
-      draft(event, node, name, thread.returned);
-    drafts_.back().frees.push_back(static_cast<std::uint32_t>(event.allocation));
-  }
-
-  // A node that holds something is an op, even where it makes nothing.
-  void node_runs(const Event& event) {
-    if (event.number < 0 || saves_.find(event.number) == saves_.end()) return;
-    runs_twice_ = runs_twice_ || !ran_.insert(event.number).second;
-    draft(event, event.number, event.name, false);
-  }
-
-  void saved(const Event& event, std::int64_t node) {
-    const std::uint32_t ordinal = statements_.stated();
-    if (ordinal == none) return;
-    const Block& block = *ledger_.blocks.find(ordinal);
-    if (block.birth < step_.first_event) {
-      // A parameter, or what the job brought along; it is an op's input all the same where it dies in the step.
-      if (block.death >= end_) return;
-    }
-    if (!saved_.emplace(node, ordinal).second) return;
-    saves_[node].push_back({ordinal, event.name});
-    if (is_wrapped_number(event, block)) wrapped_.insert(ordinal);
-    first_slot_.try_emplace(ordinal, event.name);
-    if (file_.dictionary().string(event.name).ends_with(".self")) {
-      const auto [self, is_new] = saved_as_self_.try_emplace(ordinal, node);
-      if (!is_new) self->second = std::min(self->second, node);
-    }
-  }
-
-  // The number in `x / 2.0` becomes a tensor of one double, made for its operator and saved as its input.
-  bool is_wrapped_number(const Event& event, const Block& block) const {
-    const int dtype = trace::tensor_facts(event.number).dtype;
-    const std::string_view slot = file_.dictionary().string(event.name);
-    return ledger_.blocks.bytes(block) == 8 && (dtype == float64 || dtype == int64) && block.birth >= step_.first_event &&
-           slot.find(".result") == std::string_view::npos;
-  }
-
-  // A node that ran without a block leaves an empty draft where it had nothing to free either: only the first of a node must stay.
-  void join() {
-    std::vector<Draft> kept;
-    kept.reserve(drafts_.size());
-    for (Draft& each : drafts_) {
-      const bool empty = each.writes.empty() && each.frees.empty();
-      if (!kept.empty() && !empty) {
-        Draft& last = kept.back();
-        // The empty draft of a node's begin takes the node's first events.
-        if (last.writes.empty() && last.frees.empty() && last.phase == each.phase && last.node == each.node && last.thread == each.thread &&
-            !each.after_function) {
-          last.writes = std::move(each.writes);
-          last.frees = std::move(each.frees);
-          last.scope = each.scope;
-          continue;
-        }
-      }
-      kept.push_back(std::move(each));
-    }
-    drafts_ = std::move(kept);
-  }
-
-  static bool is_forward(Phase phase) { return phase == Phase::forward || phase == Phase::loss; }
-
-  // Nodes that save something and made no block have no op yet: they go where their number belongs.
-  void order_saving_nodes() {
-    std::unordered_set<std::int64_t> made;
-    for (const Draft& each : drafts_)
-      if (is_forward(each.phase) && each.node != no_node) made.insert(each.node);
-    std::vector<std::int64_t> missing;
-    for (const auto& [node, list] : saves_)
-      if (made.find(node) == made.end()) missing.push_back(node);
-    std::sort(missing.begin(), missing.end());
-    std::stable_sort(scopes_.begin(), scopes_.end(), [](const Scoped& a, const Scoped& b) { return a.number < b.number; });
-    std::vector<Draft> all;
-    all.reserve(drafts_.size() + missing.size());
-    std::size_t next = 0;
-    const auto insert = [&](const Draft& beside) {
-      Draft each;
-      each.phase = beside.phase;
-      each.thread = beside.thread;
-      each.node = missing[next];
-      each.scope = scope_of(missing[next++], beside.scope);
-      each.time_ns = beside.time_ns;
-      all.push_back(std::move(each));
-    };
-    for (Draft& each : drafts_) {
-      if (is_forward(each.phase) && each.node != no_node)
-        while (next < missing.size() && missing[next] < each.node) insert(each);
-      if (each.phase == Phase::backward && next < missing.size() && !all.empty()) {
-        // What is left of this forward: the last nodes before backward.
-        const Draft last = all.back();
-        while (next < missing.size() && is_forward(last.phase)) insert(last);
-      }
-      all.push_back(std::move(each));
-    }
-    drafts_ = std::move(all);
-    names_of_nodes();
-  }
-  std::uint32_t scope_of(std::int64_t node, std::uint32_t other) const {
-    const auto after = std::upper_bound(scopes_.begin(), scopes_.end(), node,
-                                        [](std::int64_t number, const Scoped& each) { return number < each.number; });
-    return after == scopes_.begin() ? other : (after - 1)->scope;
-  }
-  void names_of_nodes() {
-    for (Draft& each : drafts_)
-      if (is_forward(each.phase) && each.node != no_node)
-        if (const auto found = names_.find(each.node); found != names_.end()) each.name = found->second;
-  }
-
   std::string unique(std::string name) {
     const std::uint32_t number = ++used_[name];
     return ledger::numbered_name(std::move(name), number);
@@ -384,7 +102,7 @@ class StepReader {
     tensor.bytes = statements_.requested(ordinal);
     tensor.rounded = statements_.is_rounded(ordinal);
     tensor.memory_class = ledger::class_of(block);
-    tensor.wrapped_number = wrapped_.count(ordinal) != 0;
+    tensor.wrapped_number = events_.is_wrapped_number(ordinal);
     tensor.block = ordinal;
     index_[ordinal] = builder_.add_tensor(std::move(tensor));
   }
@@ -393,8 +111,7 @@ class StepReader {
   std::string name_of(std::uint32_t ordinal, const Draft& by) {
     const trace::Dictionary& names = file_.dictionary();
     std::string module(paths_.module(by.scope));
-    if (const auto slot = first_slot_.find(ordinal); slot != first_slot_.end())
-      return ledger::value_name(std::move(module), names.string(slot->second));
+    if (const std::uint32_t slot = events_.first_slot(ordinal); slot != 0) return ledger::value_name(std::move(module), names.string(slot));
     const std::string node(names.string(by.name));
     return ledger::value_name(std::move(module), (node.empty() ? std::string(trace::phase_name(by.phase)) : node) + ".temporary");
   }
@@ -420,8 +137,8 @@ class StepReader {
 
   // silu_() and others that overwrite what backward needs save a copy of it: their node is made first. An input is there before the node.
   bool is_copy_of_input(std::uint32_t ordinal, const Draft& by) const {
-    const auto node = saved_as_self_.find(ordinal);
-    return is_forward(by.phase) && node != saved_as_self_.end() && node->second <= by.node;
+    const std::int64_t node = events_.saved_as_self(ordinal);
+    return is_forward(by.phase) && node != no_node && node <= by.node;
   }
 
   void ops() {
@@ -436,11 +153,11 @@ class StepReader {
     std::vector<std::vector<std::uint32_t>> saves(drafts_.size());
     // All that a node saves is saved when the last of it is made. That may be an op behind the node's own: silu_() copies what it
     // overwrites, and the copy is an operator.
-    for (const auto& [node, list] : saves_) {
+    for (const auto& [node, list] : events_.saves()) {
       const auto at = first_op.find(node);
       if (at == first_op.end()) continue;
       std::vector<std::uint32_t> tensors;
-      for (const Saved& each : list) {
+      for (const StepEvents::Saved& each : list) {
         const std::uint32_t tensor = tensor_of(each.ordinal);
         if (tensor == none) continue;
         tensors.push_back(tensor);
@@ -465,8 +182,10 @@ class StepReader {
       std::sort(lists.saves.begin(), lists.saves.end());
       saves_in_backward_ = saves_in_backward_ || (each.phase == Phase::backward && !lists.saves.empty());
       Op op;
+      op.no_graph = each.no_graph && is_forward(each.phase);
       op.phase = each.phase == Phase::recompute ? Phase::forward : each.phase;
       op.module = builder_.module(paths_.module(each.scope));
+      op.enters = entered_again(index);
       op.name = file_.dictionary().string(each.name);
       op.id = op_id(each);
       op.cost = time_to_next(index);
@@ -489,11 +208,20 @@ class StepReader {
 
   // What a node needs when it runs: what was saved for it, as far as it lives.
   void needs(std::int64_t node, std::uint32_t index, const std::vector<std::uint32_t>& death, std::vector<std::uint32_t>& reads) const {
-    const auto found = saves_.find(node);
-    if (found == saves_.end()) return;
-    for (const Saved& each : found->second)
+    const auto found = events_.saves().find(node);
+    if (found == events_.saves().end()) return;
+    for (const StepEvents::Saved& each : found->second)
       if (const std::uint32_t tensor = tensor_of(each.ordinal); tensor != none && (death[tensor] == none || death[tensor] >= index))
         reads.push_back(tensor);
+  }
+
+  // Op::enters: where the module's path alone tells that another call of it began, nothing need be said.
+  std::uint32_t entered_again(std::uint32_t index) {
+    const Draft& each = drafts_[index];
+    if (each.enters == none || !is_forward(each.phase) || index == 0) return none;
+    const Draft& last = drafts_[index - 1];
+    const std::string_view module = paths_.module(each.enters);
+    return is_forward(last.phase) && lies_in(paths_.module(last.scope), module) ? builder_.module(module) : none;
   }
 
   std::string op_id(const Draft& each) {
@@ -512,7 +240,7 @@ class StepReader {
   void statics() {
     const trace::Dictionary& names = file_.dictionary();
     ledger_.blocks.for_each([&](std::uint32_t ordinal, const Block& block) {
-      if (block.heap() != ledger_.shown_heap || block.birth >= step_.first_event || block.death < end_) return;
+      if (block.heap() != ledger_.shown_heap || block.birth >= step_.first_event || block.death < step_.end_event) return;
       if (block.death != Block::none && index_.find(ordinal) != index_.end()) return;
       if (block.death < step_.first_event) return;
       StaticStorage storage;
@@ -577,7 +305,7 @@ class StepReader {
     const std::string unit = wanted.empty() ? repeated_modules(model) : wanted;
     model.units = units_of(model, unit);
     if (!model.units.empty()) model.unit_pattern = unit;
-    model.conventions.regions_doubtful = runs_twice_ || is_irregular(model);
+    model.conventions.regions_doubtful = events_.graphs_cross() || is_irregular(model);
     if (!wanted.empty() && model.units.empty())
       return Error{ErrorKind::usage,
                    file_.path(),
@@ -590,13 +318,12 @@ class StepReader {
     out.unit = unit;
     out.step = step_.number;
     out.first_event = step_.first_event;
-    out.end_event = end_;
+    out.end_event = step_.end_event;
     out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
     if (out.model.conventions.regions_doubtful)
       out.notes.emplace_back(
           "the step has a forward whose backward is not in it, or a backward twice: what is said of policies with regions is an estimate "
-          "and may be "
-          "far off");
+          "and may be far off");
     if (out.model.conventions.returns_unknown)
       out.notes.emplace_back(
           "where functions of backward returned is not in the trace (format 1.4 has it, of torch's own functions): peaks of regions are "
@@ -610,22 +337,12 @@ class StepReader {
   const ledger::Attribution& attribution_;
   const Statements& statements_;
   const ledger::Step& step_;
+  const StepEvents& events_;
+  const std::vector<Draft>& drafts_;
   ledger::PathNames paths_;
   ModelBuilder builder_;
-  std::uint64_t end_ = 0;
-  std::vector<Thread> threads_;
-  std::vector<Draft> drafts_;
-  std::vector<Scoped> scopes_;
-  std::map<std::int64_t, std::vector<Saved>> saves_;                     // by node
-  std::set<std::pair<std::int64_t, std::uint32_t>> saved_;               // node, ordinal
-  std::unordered_map<std::int64_t, std::uint32_t> names_;                // of nodes: String ids
-  std::unordered_map<std::uint32_t, std::uint32_t> first_slot_, index_;  // by ordinal: String id, tensor
-  std::unordered_set<std::uint32_t> wrapped_;
-  std::unordered_map<std::uint32_t, std::int64_t> saved_as_self_;  // by ordinal: the first node that does
+  std::unordered_map<std::uint32_t, std::uint32_t> index_;  // by ordinal: tensor
   std::unordered_map<std::string, std::uint32_t> used_;
-  bool numbered_ = false;
-  std::unordered_set<std::int64_t> ran_;  // nodes, in backward
-  bool runs_twice_ = false;               // some node
   bool saves_in_backward_ = false;
 };
 
@@ -698,28 +415,33 @@ Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedS
   const bool caches = file.dictionary().heaps[ledger->shown_heap].device_type == cuda;
   const std::span<const ledger::Step> earlier = all.first(caches ? std::min(index, max_past_steps) : 0);
   Statements statements(file, *ledger);
-  std::vector<std::unique_ptr<StepReader>> readers;
+  const auto is_modelled = [&](const ledger::Step& each) { return !is_too_long(each) && !recomputes(each); };
+  std::vector<std::unique_ptr<StepEvents>> past_events;  // null: that step is replayed as it was recorded
   for (const ledger::Step& each : earlier)
-    readers.push_back(is_too_long(each) || recomputes(each) ? nullptr
-                                                            : std::make_unique<StepReader>(file, *ledger, *attribution, statements, each));
-  readers.push_back(std::make_unique<StepReader>(file, *ledger, *attribution, statements, **step));
-  const std::uint64_t end = readers.back()->end();
+    past_events.push_back(is_modelled(each) ? std::make_unique<StepEvents>(file, *ledger, statements, each) : nullptr);
+  StepEvents events(file, *ledger, statements, **step);
+  const std::uint64_t end = (*step)->end_event;
   Status status = trace::for_each_event(file, [&](const Event& event) {
     if (event.index >= end) return false;
     statements.visit(event);
-    for (const std::unique_ptr<StepReader>& reader : readers)
-      if (reader != nullptr) reader->visit(event);
+    for (const std::unique_ptr<StepEvents>& each : past_events)
+      if (each != nullptr) each->visit(event);
+    events.visit(event);
     return true;
   });
   if (!status) return status.take_error();
-  Result<RecordedStep> found = readers.back()->finish(options.unit);
+  const auto model_of = [&](StepEvents& each, const ledger::Step& of, const std::string& unit) {
+    each.arrange();
+    return StepModel(file, *ledger, *attribution, statements, of, each).make(unit);
+  };
+  Result<RecordedStep> found = model_of(events, **step, options.unit);
   if (!found || !caches) return found;
   std::vector<PastStep> past;
   for (std::size_t i = 0; i < earlier.size(); ++i) {
     past.push_back({earlier[i].first_event, earlier[i].end_event, std::nullopt});
-    if (readers[i] == nullptr) continue;
-    // One without a backward, or of another network, is replayed as it was recorded.
-    if (Result<RecordedStep> each = readers[i]->finish(found->unit); each) past.back().model = std::move(each->model);
+    if (past_events[i] == nullptr) continue;
+    // So is one without a backward, or of another network.
+    if (Result<RecordedStep> each = model_of(*past_events[i], earlier[i], found->unit); each) past.back().model = std::move(each->model);
   }
   found->model.past = std::make_shared<const std::vector<PastPart>>(
       make_past(*ledger, std::move(past), {(*step)->first_event, end, index == earlier.size()}));

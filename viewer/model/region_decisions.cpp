@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "viewer/model/name_pattern.h"
+
 namespace liveset::model {
 namespace {
 
@@ -149,7 +151,7 @@ class Decider {
     const auto after = calls.upper_bound(by);
     if (after != calls.begin() && std::prev(after)->second >= by) return std::prev(after)->second;
     std::uint32_t last = by;
-    while (last + 1 < end && is_in(module_of(last + 1), module)) {
+    while (last + 1 < end && lies_in(module_of(last + 1), module) && !calls_anew(last + 1, module)) {
       ++last;
       if (after != calls.end() && after->first == last) {
         last = after->second;
@@ -163,8 +165,9 @@ class Decider {
     return module == none ? std::string_view() : std::string_view(model_.modules[module]);
   }
   static bool ends_at(std::string_view path, std::size_t at) { return at == path.size() || path[at] == '.' || path[at] == '/'; }
-  static bool is_in(std::string_view path, std::string_view module) {
-    return path.substr(0, module.size()) == module && ends_at(path, module.size());
+  bool calls_anew(std::uint32_t op, std::string_view module) const {
+    const std::uint32_t enters = model_.ops[op].enters;
+    return enters != none && lies_in(module, model_.modules[enters]);
   }
   // Length of the path of the innermost module that holds both.
   static std::size_t common_module(std::string_view a, std::string_view b) {

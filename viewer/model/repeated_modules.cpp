@@ -45,6 +45,32 @@ std::vector<std::uint64_t> saved_bytes(const Model& model) {
   return bytes;
 }
 
+// The root that is called more than once in one forward and saves most: blocks that the program calls one by one. Empty: none is.
+std::string repeated_root(const Model& model, const std::vector<std::uint64_t>& bytes) {
+  std::map<std::string_view, std::pair<std::size_t, std::size_t>> calls;  // in this forward, the most in one
+  std::map<std::string_view, std::uint64_t> held;
+  const auto root_of = [&](std::uint32_t module) {
+    return std::string_view(model.modules[module]).substr(0, model.modules[module].find_first_of("./"));
+  };
+  for (std::size_t module = 0; module < model.modules.size(); ++module) held[root_of(static_cast<std::uint32_t>(module))] += bytes[module];
+  std::string_view last;
+  for (const Op& op : model.ops) {
+    if (op.phase == trace::Phase::backward)
+      for (auto& [root, count] : calls) count.first = 0;
+    const bool counts = op.phase == trace::Phase::forward && op.module != none && !op.no_graph;
+    const std::string_view root = counts ? root_of(op.module) : std::string_view();
+    if (counts && (root != last || (op.enters != none && model.modules[op.enters] == root))) {
+      auto& [now, most] = calls[root];
+      most = std::max(most, ++now);
+    }
+    last = root;
+  }
+  std::string_view best;
+  for (const auto& [root, count] : calls)
+    if (count.second > 1 && held[root] > 0 && (best.empty() || held[root] > held[best])) best = root;
+  return std::string(best);
+}
+
 }  // namespace
 
 std::string repeated_modules(const Model& model) {
@@ -74,6 +100,7 @@ std::string repeated_modules(const Model& model) {
     name = pattern;
   }
   if (best != nullptr && best->bytes > 0) return name;
+  if (std::string repeated = repeated_root(model, bytes); !repeated.empty()) return repeated;
   return root.empty() ? root : root + ".*";
 }
 
@@ -102,9 +129,10 @@ std::vector<Unit> units_of(const Model& model, std::string_view pattern, std::ui
   std::map<std::string_view, std::uint32_t> runs;
   std::string_view current;
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
-    const bool forward = model.ops[op].phase == trace::Phase::forward && model.ops[op].module != none;
-    const std::string_view here = forward ? member[model.ops[op].module] : std::string_view();
-    if (!here.empty() && here == current) {
+    const Op& each = model.ops[op];
+    const bool forward = each.phase == trace::Phase::forward && each.module != none && !each.no_graph;
+    const std::string_view here = forward ? member[each.module] : std::string_view();
+    if (!here.empty() && here == current && (each.enters == none || !lies_in(here, model.modules[each.enters]))) {
       units.back().end = op + 1;
       continue;
     }

@@ -8,8 +8,10 @@ import sys
 import weakref
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from liveset_fake import kernels
 
@@ -39,14 +41,14 @@ class Storage:
 
 class Op:
     __slots__ = ("name", "module", "phase", "node", "node_name", "reads", "writes", "saves", "frees", "cost", "workspace", "random",
-                 "side_effect")
+                 "side_effect", "enters", "no_graph")
 
-    def __init__(self, name, module, phase, node):
-        self.name, self.module, self.phase, self.node = name, module, phase, node
+    def __init__(self, name, module, phase, node, enters=""):
+        self.name, self.module, self.enters, self.phase, self.node = name, module, enters, phase, node
         self.node_name = ""
         self.reads, self.writes, self.saves, self.frees = [], [], [], []
         self.cost = self.workspace = 0
-        self.random = self.side_effect = False
+        self.random = self.side_effect = self.no_graph = False
 
 
 def tensors_in(value, found):
@@ -65,6 +67,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self, scopes):
         super().__init__()
         self.scopes = scopes
+        self.mode = None     # the FakeTensorMode that is on
+        self.twins = WeakTensorKeyDictionary()  # {tensor of the program that is real: its fake one}
         self.storages = {}   # {id of the Python object of a living torch storage: Storage}
         self.ops = [Op("", "", FORWARD, None)]  # the first is what happens before any operator
         self.phase = FORWARD
@@ -83,6 +87,12 @@ class Recorder(TorchDispatchMode):
 
     def storage(self, tensor, maker=None):
         """`maker`: the Op that made it if it was not known yet."""
+        if self.mode is not None and not isinstance(tensor, FakeTensor):
+            # Made before the function was called: FakeTensorMode takes a fake twin for it, the same one as long as that lives.
+            twin = self.twins.get(tensor)
+            if twin is None:
+                twin = self.twins[tensor] = self.mode.fake_tensor_converter.from_real_tensor(self.mode, tensor)
+            tensor = twin
         try:
             torch_storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
@@ -149,7 +159,7 @@ class Recorder(TorchDispatchMode):
         reads = [self.storage(tensor) for tensor in given]
         result = function(*arguments, **keywords)
         name = function._schema.name.split("::")[-1]
-        op = Op(f"{function.namespace}.{name}", self.scopes.path(), self.phase, node)
+        op = Op(f"{function.namespace}.{name}", self.scopes.path(), self.phase, node, self.scopes.take_entered())
         for storage in reads:
             if storage is not None and storage not in op.reads:
                 op.reads.append(storage)

@@ -71,6 +71,7 @@ class Step:
         self.hooks = HookRanges()
         self.leaves = []          # variables of the graph
         self.backwards = 0
+        self.root_began = 0, 0    # operators and number of the next node when the module that runs was called
         self.depth = 0            # of calls of torch.autograd.backward
         self.original_backward = torch.autograd.backward
         self.optimizer = None
@@ -81,11 +82,16 @@ class Step:
         if self.recorder.phase in (FORWARD, LOSS):
             self.recorder.start()
             self.recorder.enter(FORWARD)
+            self.root_began = len(self.recorder.ops), torch.autograd._get_sequence_nr()
             for op in self.recorder.ops:  # what seemed to be the loss led to a further module
                 if op.phase == LOSS:
                     op.phase = FORWARD
 
     def _root_ends(self, module):
+        first, number = self.root_began
+        if torch.autograd._get_sequence_nr() == number:  # it has made no node (torch.no_grad(), a frozen teacher)
+            for op in self.recorder.ops[first:]:
+                op.no_graph = True
         if self.recorder.phase == FORWARD and any(True for _ in module.parameters()):
             self.recorder.enter(LOSS)
 
@@ -147,7 +153,7 @@ class Step:
         torch.autograd.backward = self._backward
         try:
             with FakeTensorMode(allow_non_fake_inputs=True) as mode, self.hooks, self.scopes, self.recorder:
-                self.mode = mode
+                self.recorder.mode = mode
                 self._run()
         finally:
             torch.nn.Module._apply = module_apply
@@ -162,6 +168,8 @@ class Step:
         if self.recorder.remakes:
             raise Failure(3, *CHECKPOINTS)
         self._state_classes()
+        if loss is None:
+            self._first_states()
         if loss is not None and self.optimizer is not None:
             self._optimize()
         self.recorder.paused = True  # what goes from here on goes behind the step
@@ -236,6 +244,15 @@ class Step:
         if memory_class in ("parameter", "buffer") and storage.maker is not None:
             return
         storage.memory_class, storage.name = memory_class, name
+
+    def _first_states(self):
+        """The function has called an optimizer itself, for the first time: what that made and left is what later steps find."""
+        for storage in self.recorder.storages.values():
+            if storage.maker is not None and storage.maker.phase == OPTIMIZER:
+                storage.maker.writes.remove(storage)
+                storage.maker, storage.memory_class, storage.from_step = None, "optimizer_state", 1
+        if any(leaf.grad is not None for leaf in self.leaves):
+            self.recorder.note("gradients live when the function ends: a later step begins with them, and this model does not")
 
     def _optimize(self):
         """The first call makes the states, which later steps find; the second is the one that is listed."""

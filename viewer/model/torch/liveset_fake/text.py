@@ -48,16 +48,18 @@ class Writer:
     def _kept(self):
         """Without operators that only look at memory in another way, and behind the forward without those that only change it. What these
         let go of goes with the one before."""
-        kept = []
+        kept, entered = [], ""
         for op in self.recorder.ops:
             before = kept[-1] if kept and kept[-1].phase == op.phase else None
-            if op.writes or op.saves or not self._says_nothing(op, before):
+            entered = entered if lies_in(op.module, entered) else ""
+            if op.writes or op.saves or not self._says_nothing(op, before) or (before is None and op.frees):
+                op.enters, entered = entered or op.enters, ""
                 kept.append(op)
-            elif before is not None:
+                continue
+            entered = entered or op.enters
+            if before is not None:
                 before.frees += op.frees
                 before.cost += op.cost
-            elif op.frees:
-                kept.append(op)
         return kept
 
     @staticmethod
@@ -117,12 +119,12 @@ class Writer:
                     self._tensor(storage, "before the step/" + (storage.memory_class or "input"), "given: true")
 
     def operators(self):
-        owners, op_ids, seen = self.recorder.owners, {}, set()
+        owners, op_ids, seen, module = self.recorder.owners, {}, set(), ""
         for op in self.ops:
             for storage in op.writes:
-                module = f"{storage.module}/" if storage.module else ""
+                prefix = f"{storage.module}/" if storage.module else ""
                 name = storage.slot if storage.saved else (op.node_name if op.phase != "backward" else op.name) or op.phase
-                self._tensor(storage, module + (name if storage.saved else name + ".temporary"))
+                self._tensor(storage, prefix + (name if storage.saved else name + ".temporary"))
             label = self.names.unique("op " + ("/".join(filter(None, (op.module, op.name))) or "begin"))[3:]
             op_ids[id(op)] = label
             fields = [f"id: {quoted(label)}"]
@@ -130,6 +132,13 @@ class Writer:
                 fields.append(f"name: {quoted(op.name)}")
             if op.module:
                 fields.append(f"module: {quoted(op.module)}")
+            if op.phase in ("forward", "loss"):
+                # Where the module's path alone tells that another call began, nothing need be said.
+                if op.enters and lies_in(module, op.enters):
+                    fields.append(f"enters: {quoted(op.enters)}")
+                if op.no_graph:
+                    fields.append("no_graph: true")
+            module = op.module if op.phase in ("forward", "loss") else ""
             if op.phase != "forward":
                 fields.append(f"phase: {quoted(op.phase)}")
             for key in ("reads", "writes", "saves", "frees")[op.phase == "optimizer":]:  # no policy asks what an optimizer reads
@@ -170,14 +179,24 @@ def family_of(path):
     return re.sub(r"\d+", "*", path)
 
 
+def lies_in(path, module):
+    return bool(module) and (path + ".").startswith(module + ".")
+
+
 def repeated_modules(ops):
-    """The family of modules ("GPT.bs.*") whose members save most, of equal ones the outermost; empty without a family of two."""
-    families = {}
+    """The family of modules ("GPT.bs.*") whose members save most, of equal ones the outermost; without a family of two the root that is
+    called more than once in a row and saves most; empty without one."""
+    families, roots, last = {}, {}, ""
     for op in ops:
-        if op.phase != "forward" or not op.module:
+        if op.phase != "forward" or not op.module or op.no_graph:
+            last = ""
             continue
         saved = sum(storage.bytes for storage in op.writes if storage.saved)
         parts = op.module.split(".")
+        root = roots.setdefault(parts[0], [0, 0])
+        root[0] += parts[0] != last or op.enters == parts[0]
+        root[1] += saved
+        last = parts[0]
         for end in range(2, len(parts) + 1):
             if parts[end - 1][-1:].isdigit():
                 member = ".".join(parts[:end])
@@ -186,6 +205,9 @@ def repeated_modules(ops):
                 family[1] += saved
     best = max((family for family in families.items() if len(family[1][0]) > 1 and family[1][1] > 0),
                key=lambda family: (family[1][1], -family[1][2]), default=None)
+    if best:
+        return best[0]
+    best = max((root for root in roots.items() if root[1][0] > 1 and root[1][1] > 0), key=lambda root: root[1][1], default=None)
     return best[0] if best else ""
 
 

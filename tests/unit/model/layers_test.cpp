@@ -1,0 +1,97 @@
+// What counts as a layer: each call of a module that recorded a graph.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "viewer/model/model.h"
+#include "viewer/model/module_tree.h"
+#include "viewer/model/policy.h"
+#include "viewer/model/predict.h"
+#include "viewer/model/repeated_modules.h"
+
+namespace liveset::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Four linear ops in a row, a block of two that is called twice, behind an evaluation; `more` stands at the third of them.
+std::string two_calls(const std::string& more, const std::string& unit = "unit: 'Net.*'") {
+  const auto op = [](const std::string& id, const std::string& module, const std::string& reads, const std::string& rest) {
+    return "op { id: '" + id + "' module: '" + module + "' reads: '" + reads + "' writes: '" + id + "' saves: '" + reads + "' " + rest +
+           " backward {} }\n";
+  };
+  std::string text =
+      "conventions { rerun: EARLY_STOP boundary: PHYSICAL_COPY }\ngeneral { " + unit + "\ntensor { id: 'x' bytes: 10 given: true }\n";
+  for (const char* id : {"e", "a", "b", "c", "d"}) text += std::string("tensor { id: '") + id + "' bytes: 10 }\n";
+  return text + "op { id: 'e' module: 'Net.0.l' reads: 'x' writes: 'e' no_graph: true }\n" + op("a", "Net.0.l", "x", "") +
+         op("b", "Net.0.m", "a", "") + op("c", "Net.0.l", "b", more) + op("d", "Net.0.m", "c", "") +
+         "op { id: 'loss' phase: 'loss' reads: 'd' } }\n";
+}
+
+std::vector<std::string> ranges(const std::vector<Unit>& units) {
+  std::vector<std::string> out;
+  for (const Unit& unit : units) out.push_back(unit.name + " " + std::to_string(unit.begin) + ".." + std::to_string(unit.end));
+  return out;
+}
+
+TEST(Layers, ACallThatFollowsAnotherOfTheSameModuleIsALayerOfItsOwn) {
+  const Result<Model> model = parse_model(two_calls("enters: 'Net.0'"), "calls");
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_THAT(ranges(model->units), ElementsAre("Net.0 1..3", "Net.0#2 3..5"));
+  // What is called anew lies in the module, which is called once.
+  EXPECT_THAT(ranges(units_of(*model, "Net")), ElementsAre("Net 1..5"));
+  EXPECT_THAT(ranges(parse_model(two_calls("enters: 'Net'"), "")->units), ElementsAre("Net.0 1..3", "Net.0#2 3..5"));
+  EXPECT_THAT(ranges(parse_model(two_calls("enters: 'Net.0.l'"), "")->units), ElementsAre("Net.0 1..5"));
+  EXPECT_THAT(ranges(parse_model(two_calls(""), "")->units), ElementsAre("Net.0 1..5"));
+  EXPECT_THAT(ranges(parse_model(model_text(*model), "again")->units), ElementsAre("Net.0 1..3", "Net.0#2 3..5"));
+}
+
+TEST(Layers, ModulesOfPoliciesAreCallsToo) {
+  const Result<Model> model = parse_model(two_calls("enters: 'Net.0'", ""), "calls");
+  ASSERT_TRUE(model) << model.error().message();
+  const NamedRuns runs(*model);
+  const auto run = [&](std::string_view name) {
+    const std::vector<std::uint32_t> found = runs.find(name);
+    return found.size() == 1 ? std::to_string(runs.all()[found[0]].begin) + ".." + std::to_string(runs.all()[found[0]].end) : "none";
+  };
+  EXPECT_EQ(run("Net"), "1..5");  // the evaluation is none
+  EXPECT_EQ(run("Net.0"), "1..3");
+  EXPECT_EQ(run("Net.0#2"), "3..5");
+  EXPECT_EQ(run("Net.0.m#2"), "4..5");
+}
+
+// Blocks that the program calls itself have no parent with numbers.
+TEST(Layers, ARootThatIsCalledInARowIsTheLayer) {
+  std::string text = two_calls("enters: 'Block'", "");
+  for (std::size_t at = 0; (at = text.find("Net.0", at)) != std::string::npos;) text.replace(at, 5, "Block");
+  EXPECT_EQ(repeated_modules(*parse_model(text, "")), "Block");
+  text.erase(text.find("enters: 'Block'"), 15);
+  EXPECT_EQ(repeated_modules(*parse_model(text, "")), "Block.*");
+}
+
+TEST(Layers, EachCallIsRunAgainOnItsOwn) {
+  const auto regions = [](const std::string& text, const std::string& policy) {
+    const Result<Model> model = parse_model(text, "calls");
+    EXPECT_TRUE(model) << model.error().message();
+    const Result<Prediction> found = predict(*model, *parse_policy(policy));
+    const Result<Regions> decided = regions_of(*model, *parse_policy(policy));
+    std::vector<std::string> out = {std::to_string(found->memory.peak_bytes)};
+    for (const Region& region : decided->recomputed) out.push_back(std::to_string(region.begin) + ".." + std::to_string(region.end));
+    return out;
+  };
+  const std::string by_hand = " region { op: ['a', 'b'] } region { op: ['c', 'd'] }";
+  EXPECT_EQ(regions(two_calls("enters: 'Net.0'"), "full"), regions(two_calls("") + by_hand, "by-hand"));
+  EXPECT_EQ(regions(two_calls("enters: 'Net.0'"), "full").size(), 3U);
+}
+
+TEST(Layers, WhatIsWrongIsSaid) {
+  const Result<Model> elsewhere = parse_model(two_calls("enters: 'Net.1'"), "m.textproto");
+  ASSERT_FALSE(elsewhere);
+  EXPECT_THAT(elsewhere.error().message(), HasSubstr("enters 'Net.1' is no module that the op's module lies in"));
+  const Result<Model> loss = parse_model("general { op { id: 'l' phase: 'optimizer' no_graph: true } }", "m.textproto");
+  ASSERT_FALSE(loss);
+  EXPECT_THAT(loss.error().message(), HasSubstr("no_graph stands at an op that is no forward op"));
+}
+
+}  // namespace
+}  // namespace liveset::model
