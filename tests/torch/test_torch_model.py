@@ -448,6 +448,7 @@ class FunctionTest(unittest.TestCase):
         again = ["Net.layers.0", "Net.layers.1"]
         self.assertEqual([[op["enters"] for op in ops if "enters" in op] for ops in (without, forward[len(without):])], [again, ["Net"] + again])
         self.assertEqual(model.unit, "Net.layers.*")
+        self.assertIn('  container: "Net.layers"\n', model.text)
 
         def one_by_one():
             x = torch.ones(4, 8)

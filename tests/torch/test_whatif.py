@@ -60,9 +60,11 @@ class WhatIfTest(TorchTest):
         """A block that runs three times in a row is three layers, blocks that the program calls itself are layers, an evaluation has none."""
         cases = {"shared": {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{block}{call}" for block in (0, 1) for call in ("", "#3"))},
                  "loop": {"none": "save-all", "block": "full", "second": "regions:PreNorm,PreNorm#3,PreNorm#5"},
+                 "dicts": {"none": "save-all", "block": "regions:blocks.0..3.wide,blocks.0..3.narrow"},
                  "evaluated": {"none": "save-all", "block": "full", "pairs": "segment:2", "second": "regions:blocks.0,blocks.2,blocks.4"}}
         runs = self.side_by_side({(network, mode): lambda network=network, mode=mode: self.record(JOB, network, mode, name=f"{network}-{mode}")
                                   for network, modes in cases.items() for mode in modes})
+        self.assertEqual(runs["dicts", "none"].read("whatif")["unit"], "InDicts.*")  # "InDicts.blocks.0" is not called
         for network, modes in cases.items():
             with self.subTest(network):
                 self.assertEqual(dict(zip(modes, self.predicted(runs[network, "none"], *modes.values()))),

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -143,6 +144,7 @@ struct Model {
   std::vector<std::uint32_t> lists;
   std::vector<std::uint32_t> inputs;  // tensors that live when the step begins
   std::vector<std::string> modules;   // paths, as "GPT/bs.0/ln1"
+  std::set<std::string, std::less<>> containers;  // paths that modules lie below, and that are no modules which are called
   std::vector<Unit> units;
   std::string unit_pattern;  // the modules that units are; empty: ops
   std::vector<StaticStorage> statics;

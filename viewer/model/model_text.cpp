@@ -78,11 +78,10 @@ class Writer {
   // Modules, or runs of ops; where every forward op is one, nothing need be said.
   void units() {
     proto::Program out;
-    if (!model_.unit_pattern.empty()) {
-      out.set_unit(model_.unit_pattern);
-      line("", out);
-      return;
-    }
+    for (const std::string& path : model_.containers) out.add_container(path);
+    if (!model_.unit_pattern.empty()) out.set_unit(model_.unit_pattern);
+    line("", out);
+    if (!model_.unit_pattern.empty()) return;
     const bool are_ops = std::all_of(model_.units.begin(), model_.units.end(), [&](const Unit& unit) {
       return unit.end == unit.begin + 1 && unit.name == model_.ops[unit.begin].id;
     });

@@ -48,6 +48,7 @@ class ProgramReader {
       if (!errors_.failed()) op(stated, place.inner("op", i), i);
     }
     if (!written && !errors_.failed()) short_backwards(program, place);
+    builder_.model.containers = {program.container().begin(), program.container().end()};
     if (!errors_.failed() && !program.unit().empty()) units(program, place);
     if (!errors_.failed() && !program.layer().empty()) layers(program, place);
   }

@@ -285,6 +285,19 @@ class StepModel {
     return false;
   }
 
+  void find_containers() {
+    std::unordered_set<std::string_view> called;
+    const auto& scopes = file_.dictionary().scopes;
+    for (std::uint32_t scope = 0; scope < scopes.size(); ++scope)
+      if (scopes[scope].kind == trace::ScopeKind::module) called.insert(paths_.module(scope));
+    std::vector<std::size_t> ends;
+    for (const std::string_view path : builder_.model.modules) {
+      ends_of_parts(path, ".", ends);
+      for (const std::size_t end : ends)
+        if (!called.contains(path.substr(0, end))) builder_.model.containers.emplace(path.substr(0, end));
+    }
+  }
+
   Result<RecordedStep> model(const std::string& wanted) {
     RecordedStep out;
     Model& model = builder_.model;
@@ -302,6 +315,7 @@ class StepModel {
     model.physical.caching_allocator = heap.device_type == cuda;
     if (statements_.expands()) model.physical.allocator_settings = "expandable_segments:True";
     model.physical.rng_state = heap.device_type == 0 ? cpu_rng_state : 0;
+    find_containers();
     const std::string unit = wanted.empty() ? repeated_modules(model) : wanted;
     model.units = units_of(model, unit);
     if (!model.units.empty()) model.unit_pattern = unit;

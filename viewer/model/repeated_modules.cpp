@@ -84,7 +84,7 @@ std::string repeated_modules(const Model& model) {
     if (root.empty()) root = path.substr(0, ends.front());
     for (std::size_t part = 1; part < ends.size(); ++part) {
       const std::string_view member = path.substr(0, ends[part]);
-      if (!is_digit(member.back())) continue;
+      if (!is_digit(member.back()) || model.containers.contains(member)) continue;
       Family& family = families[family_of(member)];
       family.members.insert(member);
       family.bytes += bytes[module];
@@ -118,7 +118,7 @@ std::vector<Unit> units_of(const Model& model, std::string_view pattern, std::ui
     looks -= std::min<std::uint64_t>(looks, path.size() / 16);
     ends_of_parts(path, ".", ends);
     for (const std::size_t end : ends)
-      if (matches_name(pattern, path.substr(0, end), looks)) {
+      if (!model.containers.contains(path.substr(0, end)) && matches_name(pattern, path.substr(0, end), looks)) {
         member[module] = path.substr(0, end);
         break;
       }

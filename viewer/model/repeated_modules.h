@@ -8,7 +8,7 @@
 
 namespace liveset::model {
 
-// Modules that are members of one family ("GPT.bs.0", "GPT.bs.1": "GPT.bs.*"; "net.layer1.0": "net.layer*.*"). Of all families with two
+// Modules that are called and members of one family ("GPT.bs.0", "GPT.bs.1": "GPT.bs.*"; "net.layer1.0": "net.layer*.*"). Of all families with two
 // members and more the one whose members save most bytes, of equal ones the outermost. Without any: a root that is called more than once in
 // a forward (blocks that the program calls one by one), else the children of the root.
 std::string repeated_modules(const Model& model);

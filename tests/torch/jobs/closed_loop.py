@@ -52,6 +52,18 @@ class Repeated(Blocks):
         return self.last(x)
 
 
+class InDicts(Blocks):
+    """No module is called that a block's two halves lie in."""
+    def __init__(self, mode, first, blocks, last):
+        super().__init__(mode, first, [nn.ModuleDict({"wide": block, "narrow": nn.Linear(64, 64)}) for block in blocks], last)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = torch.tanh(run(self.mode, 0, block["wide"], x)) + run(self.mode, 0, block["narrow"], x)
+        return self.last(x)
+
+
 class OneByOne:
     """No module has the blocks: the program calls one after the other."""
     def __init__(self, mode, first, blocks, last):
@@ -149,6 +161,10 @@ def shared(mode):
 
 def loop(mode):
     return OneByOne(mode, nn.Linear(16, 64), [PreNorm(64) for _ in range(5)], nn.Linear(64, 10)), torch.randn(256, 16)
+
+
+def dicts(mode):
+    return InDicts(mode, nn.Linear(16, 64), [PreNorm(64) for _ in range(4)], nn.Linear(64, 10)), torch.randn(256, 16)
 
 
 def evaluated(mode):

@@ -60,6 +60,23 @@ TEST(Layers, ModulesOfPoliciesAreCallsToo) {
   EXPECT_EQ(run("Net.0.m#2"), "4..5");
 }
 
+// A ModuleList, or a list of them, is no module that is called: what its modules do is no layer.
+TEST(Layers, WhatIsNotCalledIsNone) {
+  const Result<Model> called = parse_model(two_calls("enters: 'Net.0'"), ""),
+                      listed = parse_model(two_calls("", "unit: 'Net.0.*' container: 'Net.0'"), "");
+  ASSERT_TRUE(called && listed) << listed.error().message();
+  EXPECT_THAT(ranges(listed->units), ElementsAre("Net.0.l 1..2", "Net.0.m 2..3", "Net.0.l#2 3..4", "Net.0.m#2 4..5"));
+  EXPECT_THAT(ranges(units_of(*listed, "Net.0")), ElementsAre());
+  EXPECT_THAT(ranges(parse_model(model_text(*listed), "again")->units),
+              ElementsAre("Net.0.l 1..2", "Net.0.m 2..3", "Net.0.l#2 3..4", "Net.0.m#2 4..5"));
+  std::string two = two_calls("", "unit: ''");
+  for (const char* name : {"Net.0.m", "Net.0.m"}) two.replace(two.rfind(name), 7, "Net.1.m");
+  for (std::size_t at = 0; (at = two.find("Net.", at)) != std::string::npos; at += 6) two.insert(at + 4, "bs.");
+  EXPECT_EQ(repeated_modules(*parse_model(two, "")), "Net.bs.*");
+  two.insert(two.find("unit:"), "container: 'Net.bs.0' container: 'Net.bs.1' ");
+  EXPECT_EQ(repeated_modules(*parse_model(two, "")), "Net.*");
+}
+
 // Blocks that the program calls itself have no parent with numbers.
 TEST(Layers, ARootThatIsCalledInARowIsTheLayer) {
   std::string text = two_calls("enters: 'Block'", "");

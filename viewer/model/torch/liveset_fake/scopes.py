@@ -7,6 +7,7 @@ class Scopes:
         self.stack = []  # (module, path, qualified name below the root, {id: qualified name} of the root)
         self.on_root, self.on_root_end = on_root, on_root_end
         self.handles = []
+        self.called = set()  # paths
         self.entered = ""  # the outermost module that was called since the last operator
         self.paths = {}  # {id(module): path} of the latest call: for what is called again inside backward
         self.modules = []  # roots that have parameters or buffers, in the order of their calls
@@ -45,6 +46,7 @@ class Scopes:
             names = {id(child): name for name, child in module.named_modules()}
             self.stack.append((module, self.paths.get(id(module)) or type(module).__name__, "", names))
         self.paths[id(module)] = self.stack[-1][1]
+        self.called.add(self.stack[-1][1])
         self.entered = self.entered or self.stack[-1][1]
 
     def _after(self, module, arguments, result):

@@ -91,7 +91,8 @@ class Writer:
             for thread, step in (("forward", 0), ("backward", 1)):
                 body.append(f'static_storage {{ id: "cuBLAS workspace of {thread} (estimate)" memory_class: "library" '
                             f"bytes: {kernels.cublas_workspace()} from_step: {step} }}")
-        unit = repeated_modules(self.ops)
+        containers = containers_of(self.ops, self.recorder.scopes.called)
+        unit = repeated_modules(self.ops, containers)
         head = HEADER.format(name=name, version=torch.__version__, device=options.device)
         for note in self.recorder.notes:
             head += f"# note: {note}\n"
@@ -104,7 +105,7 @@ class Writer:
             head += f'physical {{ allocator: "none" heap: "cpu" rng_state: {CPU_RNG_STATE} }}\n'
         else:
             head += 'physical { allocator: "cuda" heap: "cuda:0" }\n'
-        general = (f"  unit: {quoted(unit)}\n" if unit else "") + "".join(f"  {line}\n" for line in self.lines)
+        general = "".join(f"  container: {quoted(path)}\n" for path in containers) + (f"  unit: {quoted(unit)}\n" if unit else "") + "".join(f"  {line}\n" for line in self.lines)
         return head + "\n".join(body) + ("\n" if body else "") + "general {\n" + general + "}\n"
 
     def statics(self):
@@ -183,8 +184,14 @@ def lies_in(path, module):
     return bool(module) and (path + ".").startswith(module + ".")
 
 
-def repeated_modules(ops):
-    """The family of modules ("GPT.bs.*") whose members save most, of equal ones the outermost; without a family of two the root that is
+def containers_of(ops, called):
+    """Paths that modules lie below, and that are no modules which are called, as a ModuleList."""
+    parts = [module.split(".") for module in {op.module for op in ops}]
+    return sorted({".".join(each[:end]) for each in parts for end in range(1, len(each))} - called)
+
+
+def repeated_modules(ops, containers):
+    """The family of called modules ("GPT.bs.*") whose members save most, of equal ones the outermost; without a family of two the root that is
     called more than once in a row and saves most; empty without one."""
     families, roots, last = {}, {}, ""
     for op in ops:
@@ -198,8 +205,8 @@ def repeated_modules(ops):
         root[1] += saved
         last = parts[0]
         for end in range(2, len(parts) + 1):
-            if parts[end - 1][-1:].isdigit():
-                member = ".".join(parts[:end])
+            member = ".".join(parts[:end])
+            if parts[end - 1][-1:].isdigit() and member not in containers:
                 family = families.setdefault(family_of(member), [set(), 0, end])
                 family[0].add(member)
                 family[1] += saved
