@@ -6,6 +6,7 @@
 #include "viewer/cli/commands.h"
 #include "viewer/cli/traces.h"
 #include "viewer/import/importer.h"
+#include "viewer/ledger/imported.h"
 
 namespace liveset::cli {
 namespace {
@@ -59,9 +60,22 @@ Status run(const Options& options, Context& context) {
   }
   Result<trace::TraceFile> file = trace::TraceFile::open(out);
   if (!file) return file.take_error();
+  const Result<std::optional<ledger::Imported>> imported = ledger::find_imported(*file);
+  if (!imported) return imported.error();
+  const std::uint64_t contradictions = *imported ? (*imported)->contradictions() : 0;
+  if (contradictions != 0)
+    std::cerr << "liveset: "
+              << report::printable(options.file + ": contradicts itself in " + report::counted(contradictions, "place") + ": liveset " +
+                                       out + " says where",
+                                   style_of(context))
+              << '\n';
   if (context.format == Format::json) {
-    print_json(
-        {{"schema", "liveset.import/1"}, {"file", options.file}, {"from", importer->name}, {"trace", out}, {"events", file->events()}});
+    print_json({{"schema", "liveset.import/1"},
+                {"file", options.file},
+                {"from", importer->name},
+                {"trace", out},
+                {"events", file->events()},
+                {"contradictions", contradictions}});
   } else {
     std::cout << report::printable(out, style_of(context)) << "  (" << report::format_count(file->events()) << " events, from a "
               << importer->name << " file)\n";

@@ -75,16 +75,26 @@ const char* refusal(std::uint8_t opcode) {
     case 0x84: return "EXT4, which names code of a program";
     case 0x97: return "NEXT_BUFFER, which takes data from outside the file";
     case 0x98: return "READONLY_BUFFER, which takes data from outside the file";
-    case 'I': return "INT of protocol 0";
-    case 'L': return "LONG of protocol 0";
-    case 'F': return "FLOAT of protocol 0";
-    case 'S': return "STRING of protocol 0";
-    case 'V': return "UNICODE of protocol 0";
-    case 'g': return "GET of protocol 0";
-    case 'p': return "PUT of protocol 0";
     default: return nullptr;
   }
 }
+
+// Instructions with a text that ends with its line, which protocols from 2 on need no more.
+const char* old_name(std::uint8_t opcode) {
+  switch (opcode) {
+    case 'I': return "INT";
+    case 'L': return "LONG";
+    case 'F': return "FLOAT";
+    case 'S': return "STRING";
+    case 'V': return "UNICODE";
+    case 'g': return "GET";
+    case 'p': return "PUT";
+    default: return nullptr;
+  }
+}
+constexpr const char* write_it_again =
+    "protocols 2 to 5 are read; Python writes it again, if you trust it, for loading a pickle runs what it names: "
+    "pickle.dump(pickle.load(open('old.pickle', 'rb')), open('new.pickle', 'wb'), protocol=4)";
 
 }  // namespace
 
@@ -102,6 +112,8 @@ class Unpickler {
     out_.values_[2].payload = 1;
     for (std::uint64_t number = 0; number < 256; ++number) out_.values_.push_back({Kind::integer, 0, number});
     out_.items_.push_back(0);  // so that place 0 is no chunk
+    if (looks_like_old_pickle({reinterpret_cast<const char*>(out_.bytes_.data()), out_.bytes_.size()}))
+      return error("a pickle of protocol 0 or 1", write_it_again);
     while (!stopped_) {
       begin_ = at_;
       if (at_ == out_.bytes_.size()) return error("the pickle ends without its STOP", "is it a part of a file?");
@@ -261,6 +273,7 @@ class Unpickler {
     if (!marks_.empty()) return fail("the pickle stops inside of a list, tuple or dict");
     if (!has(1)) return false;
     out_.root_ = stack_.back();
+    out_.bytes_behind_ = left();
     stopped_ = true;
     return true;
   }
@@ -350,6 +363,8 @@ class Unpickler {
     }
     if (const char* what = refusal(opcode))
       return fail("refused: " + std::string(what), "plain data needs none of it; nothing was executed");
+    if (const char* what = old_name(opcode))
+      return fail("refused: " + std::string(what) + ", an instruction of protocols 0 and 1", write_it_again);
     constexpr char digits[] = "0123456789abcdef";
     return fail(std::string("0x") + digits[opcode >> 4] + digits[opcode & 15] + " is no instruction of a pickle");
   }
@@ -414,6 +429,12 @@ Pickle::Id Pickle::find(Id dict, std::string_view key) const {
 
 bool looks_like_pickle(std::string_view beginning) {
   return beginning.size() >= 2 && beginning[0] == '\x80' && beginning[1] >= 2 && beginning[1] <= 5;
+}
+
+bool looks_like_old_pickle(std::string_view beginning) {
+  const auto begins = [&](std::string_view text) { return beginning.substr(0, text.size()) == text; };
+  if (begins("(dp") || begins("(lp")) return beginning.size() > 3 && beginning[3] >= '0' && beginning[3] <= '9';  // 0: "(dp0\n"
+  return begins("}q") || begins("]q");
 }
 
 }  // namespace liveset::imports

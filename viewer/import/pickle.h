@@ -52,6 +52,8 @@ class Pickle {
   int protocol() const { return protocol_; }
   const std::string& name() const { return name_; }
   std::uint64_t file_bytes() const { return bytes_.size(); }
+  // Behind the STOP of the pickle, where its file should end. They were not read.
+  std::uint64_t bytes_behind() const { return bytes_behind_; }
   std::uint64_t memory_bytes() const { return bytes_.size() + values_.size() * sizeof(Value) + items_.size() * sizeof(Id); }
 
   // All take `absent`, which is a value of kind none.
@@ -110,9 +112,12 @@ class Pickle {
   std::string name_;
   Id root_ = absent;
   int protocol_ = 0;
+  std::uint64_t bytes_behind_ = 0;
 };
 
 // Whether a file that begins like this is a pickle of protocol 2 or later.
 bool looks_like_pickle(std::string_view beginning);
+// Of protocol 0 or 1, as Python writes a dict or a list there. These protocols have no mark of their own.
+bool looks_like_old_pickle(std::string_view beginning);
 
 }  // namespace liveset::imports

@@ -53,6 +53,8 @@ class DeviceReading {
 
   // False: the sizes add up beyond most_bytes, and what was found is of no use.
   bool run() {
+    if (const std::uint64_t behind = snapshot_.pickle.bytes_behind(); behind != 0)
+      contradiction("the file goes on for " + std::to_string(behind) + " bytes behind the end of its pickle, which were not read");
     dump();
     if (events_ != nullptr) {
       out_.events = events_->size();

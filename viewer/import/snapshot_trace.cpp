@@ -361,6 +361,8 @@ Status import_snapshot(const std::string& path, std::unique_ptr<writer::Sink> si
   return Done{};
 }
 
-bool looks_like_snapshot(std::string_view beginning) { return looks_like_pickle(beginning); }
+bool looks_like_snapshot(std::string_view beginning) {
+  return looks_like_pickle(beginning) || looks_like_old_pickle(beginning);  // of which the reader says why it reads none
+}
 
 }  // namespace liveset::imports

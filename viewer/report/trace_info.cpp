@@ -108,7 +108,10 @@ ordered_json health_json(const trace::TraceFile& file, const trace::Facts& facts
                        {"lost_events", health.lost_events},
                        {"losses", losses},
                        {"note", health.note}};
-  if (const std::optional<ledger::Imported> imported = imported_in(file)) json["unknown_events"] = imported->unknown_events();
+  if (const std::optional<ledger::Imported> imported = imported_in(file)) {
+    json["unknown_events"] = imported->unknown_events();
+    json["contradictions"] = imported->contradictions();
+  }
   if (!health.has_footer) return json;
   json["end"] = health.end;
   json["unmatched_frees"] = health.unmatched_frees;
@@ -211,10 +214,13 @@ Table columns_table(const trace::TraceFile& file, const trace::Facts& facts, Tab
 
 std::string health_text(const trace::TraceFile& file, const Style& style) {
   const trace::Health& health = file.health();
+  const std::optional<ledger::Imported> imported = imported_in(file);
+  const std::uint64_t contradictions = imported ? imported->contradictions() : 0;
   std::string text = "Health: ";
-  text += health.note.empty() && health.lost_events == 0 ? "whole"
-          : health.lost_events == 0                      ? "read in part"
-                                                         : counted(health.lost_events, "event lost", "events lost");
+  text += contradictions != 0                              ? "what it was made of contradicts itself in " + counted(contradictions, "place")
+          : health.note.empty() && health.lost_events == 0 ? "whole"
+          : health.lost_events == 0                        ? "read in part"
+                                                           : counted(health.lost_events, "event lost", "events lost");
   if (health.lost_names != 0) text += ", " + counted(health.lost_names, "name lost", "names lost");
   if (health.unknown_packets != 0) text += ", " + counted(health.unknown_packets, "packet", "packets") + " of a later version passed over";
   if (health.unmatched_frees != 0)
@@ -228,7 +234,10 @@ std::string health_text(const trace::TraceFile& file, const Style& style) {
             ", at " + format_time(loss.time_ns) + ": " + std::string(loss_reason_name(loss.reason)) + "\n";
   }
   if (!health.note.empty()) text += "  " + wrapped(health.note, style, 2) + "\n";
-  if (const std::optional<ledger::Imported> imported = imported_in(file)) {
+  if (imported) {
+    for (const ledger::ImportedHeap& heap : imported->heaps)
+      for (const std::string& contradiction : heap.contradictions)
+        text += "  " + wrapped(heap.name + ": " + contradiction, style, 2) + "\n";
     if (const std::string unknown = unknown_events_text(*imported); !unknown.empty())
       text += "  " + wrapped(printable(unknown, style), style, 2) + "\n";
   }

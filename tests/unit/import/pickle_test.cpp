@@ -132,31 +132,60 @@ TEST(Pickles, ListsThatContainThemselvesAreNoTrouble) {
 
 TEST(Pickles, OfOtherInstructionsAreRefusedWhereTheyStand) {
   const std::string head("\x80\x04");
-  const std::pair<std::string, const char*> refused[] = {{"cos\nsystem\n", "GLOBAL"},
-                                                         {"\x93", "STACK_GLOBAL"},
-                                                         {"R", "REDUCE"},
-                                                         {"b", "BUILD"},
-                                                         {"o", "OBJ"},
-                                                         {"i", "INST"},
-                                                         {"\x81", "NEWOBJ"},
-                                                         {"\x92", "NEWOBJ_EX"},
-                                                         {"P", "PERSID"},
-                                                         {"Q", "BINPERSID"},
-                                                         {"\x82\x01", "EXT1"},
-                                                         {"\x83\x01\x01", "EXT2"},
-                                                         {"\x84\x01\x01\x01\x01", "EXT4"},
-                                                         {"\x97", "NEXT_BUFFER"},
-                                                         {"\x98", "READONLY_BUFFER"},
-                                                         {"I1\n", "INT of protocol 0"},
-                                                         {"L1L\n", "LONG of"},
-                                                         {"F1\n", "FLOAT of"},
-                                                         {"S'x'\n", "STRING of"},
-                                                         {"Vx\n", "UNICODE of"},
-                                                         {"g0\n", "GET of"},
-                                                         {"p0\n", "PUT of"}};
+  const std::pair<std::string, const char*> refused[] = {
+      {"cos\nsystem\n", "GLOBAL"},
+      {"\x93", "STACK_GLOBAL"},
+      {"R", "REDUCE"},
+      {"b", "BUILD"},
+      {"o", "OBJ"},
+      {"i", "INST"},
+      {"\x81", "NEWOBJ"},
+      {"\x92", "NEWOBJ_EX"},
+      {"P", "PERSID"},
+      {"Q", "BINPERSID"},
+      {"\x82\x01", "EXT1"},
+      {"\x83\x01\x01", "EXT2"},
+      {"\x84\x01\x01\x01\x01", "EXT4"},
+      {"\x97", "NEXT_BUFFER"},
+      {"\x98", "READONLY_BUFFER"},
+      {"I1\n", "INT, an instruction of protocols 0 and 1 (protocols 2 to 5 are read; Python writes it again"},
+      {"L1L\n", "LONG, an"},
+      {"F1\n", "FLOAT, an"},
+      {"S'x'\n", "STRING, an"},
+      {"Vx\n", "UNICODE, an"},
+      {"g0\n", "GET, an"},
+      {"p0\n", "PUT, an"}};
   for (const auto& [bytes, name] : refused)
     EXPECT_THAT(error_of(head + "NN(" + bytes), HasSubstr(std::string("x.pickle: at byte 5: refused: ") + name));
   EXPECT_THAT(error_of(head + "\xff"), HasSubstr("at byte 2: 0xff is no instruction of a pickle"));
+}
+
+// They have no mark of their own, so what Python writes there is known by how it begins.
+TEST(Pickles, OfProtocols0And1AreToldHowToBecomeReadable) {
+  if (!test::has_python()) GTEST_SKIP() << "SKIPPED: no python3";
+  const test::TemporaryFolder folder;
+  for (const char* const value : {"{'segments': [], 'device_traces': [[2**40]]}", "[]"}) {
+    for (int protocol = 0; protocol <= 2; ++protocol) {
+      const std::string file = folder.file("data"), again = folder.file("again");
+      ASSERT_TRUE(test::python_writes(file, std::string("dump(") + value + ", " + std::to_string(protocol) + ")"));
+      const Result<Pickle> pickle = Pickle::read(file);
+      EXPECT_EQ(static_cast<bool>(pickle), protocol >= 2) << value << protocol;
+      if (pickle) continue;
+      const std::string told = pickle.error().message(), begin = "pickle.dump(", hint = told.substr(told.find(begin));
+      EXPECT_THAT(told, HasSubstr("at byte 0: a pickle of protocol 0 or 1 (protocols 2 to 5 are read; "));
+      // What it says to do helps.
+      std::string program = hint.substr(0, hint.rfind(')'));
+      program.replace(program.find("old.pickle"), 10, file);
+      program.replace(program.find("new.pickle"), 10, again);
+      ASSERT_TRUE(test::python_writes(folder.file("program"), program));
+      EXPECT_TRUE(Pickle::read(again));
+    }
+  }
+}
+
+TEST(Pickles, SayWhatStandsBehindTheirEnd) {
+  EXPECT_EQ(parse("\x80\x02N.")->bytes_behind(), 0U);
+  EXPECT_EQ(parse("\x80\x02N.N.")->bytes_behind(), 2U);
 }
 
 TEST(Pickles, ThatCallAProgramStartNothing) {
