@@ -73,10 +73,13 @@ Result<ledger::Range> choose_range(const trace::TraceFile& file, const std::stri
   return ledger::resolve_range(file, chosen);
 }
 
-Result<std::string> label_of(const trace::TraceFile& file, const compare::Side& side) {
+// Says of a side whether its trace is of a dry run, and how exact that is.
+Status label(report::SideLabel& out, const trace::TraceFile& file, const compare::Side& side) {
   Result<std::optional<report::DryRun>> dry_run = report::find_dry_run(file);
   if (!dry_run) return dry_run.take_error();
-  return *dry_run ? report::label_of(**dry_run, side.heap, side.counter) : std::string();
+  out.is_dry_run = dry_run->has_value();
+  if (out.is_dry_run) out.label = report::label_of(**dry_run, side.heap, side.counter);
+  return Done{};
 }
 
 compare::TraceOptions trace_options(const Options& options, const ledger::Range& range, ProgressBar& bar) {
@@ -87,6 +90,7 @@ compare::TraceOptions trace_options(const Options& options, const ledger::Range&
 Result<compare::PeakComparison> compare_with_recorded_step(const Options& options, const Reading& measured, const Reading& recorded) {
   Result<model::Policy> policy = model::parse_policy(options.policy);
   if (!policy) return policy.take_error();
+  if (Status status = refuse_snapshot(recorded.file); !status) return status.take_error();
   ProgressBar bar("reading " + options.trace + " and " + options.model);
   model::RecordedStepOptions wanted;
   wanted.heap = options.heap;
@@ -112,14 +116,9 @@ Status run_traces(const Options& options, double max_error, const Samples& sampl
   if (found->measured_pace) found->measured_pace->samples_per_step = samples.measured;
   if (found->predicted_pace) found->predicted_pace->samples_per_step = samples.predicted;
   report::GapReport shown{std::move(*found), {}, {"", options.has_policy ? options.policy : ""}};
-  Result<std::string> label = label_of(measured->file, shown.found.measured);
-  if (!label) return label.take_error();
-  shown.measured.label = *label;
-  if (!options.has_policy) {
-    label = label_of(predicted->file, shown.found.predicted);
-    if (!label) return label.take_error();
-    shown.predicted.label = *label;
-  }
+  if (Status status = label(shown.measured, measured->file, shown.found.measured); !status) return status;
+  if (!options.has_policy)
+    if (Status status = label(shown.predicted, predicted->file, shown.found.predicted); !status) return status;
 
   const report::Style style = style_of(context);
   const bool differ = !shown.found.is_meaningful() || shown.found.error() > max_error;
@@ -169,9 +168,7 @@ Result<PhysicalPart> physical_part(const Options& options, const Predicted& pred
     return part;
   }
   report::GapReport shown{std::move(*found), {}, {estimate_label(predicted.described), predicted.policy.text}};
-  Result<std::string> label = label_of(file, shown.found.measured);
-  if (!label) return label.take_error();
-  shown.measured.label = *label;
+  if (Status status = label(shown.measured, file, shown.found.measured); !status) return status.take_error();
   part.found = std::move(shown);
   return part;
 }
@@ -232,7 +229,7 @@ Status run_model(const Options& options, double max_error, Context& context) {
     std::cout << report::gap_csv(*physical->found);  // one table; the ledgers' events are in the JSON
   } else if (context.format != Format::table) {
     if (context.format == Format::csv) {
-      const std::string why = physical->found ? report::verdict_text(physical->found->found) : not_compared;
+      const std::string why = physical->found ? report::verdict_text(*physical->found) : not_compared;
       if (!why.empty()) std::cerr << "liveset: " << why << '\n';
     } else if (physical->found) {
       std::cout << report::gap_markdown(*physical->found, style_of(context)) << '\n';
@@ -256,13 +253,48 @@ Status run_model(const Options& options, double max_error, Context& context) {
   return Done{};
 }
 
+// The model is the second one.
+Status check_order(const Options& options) {
+  if (!is_model_file(options.trace) || !model::read_model(options.trace)) return Done{};
+  const bool other_is_model = is_model_file(options.model);
+  return Error{ErrorKind::usage,
+               options.trace,
+               {},
+               "is a model file, and what stands first must be a trace",
+               other_is_model ? "predict shows what a model predicts; compare takes a trace to set beside it"
+                              : "the other way round: liveset compare " + options.model + " " + options.trace};
+}
+
 Status run(const Options& options, Context& context) {
   Result<double> max_error = parse_share(options.max_error);
   if (!max_error) return max_error.take_error();
   Result<Samples> samples = parse_samples(options.samples);
   if (!samples) return samples.take_error();
+  if (Status status = check_order(options); !status) return status;
   return is_model_file(options.model) ? run_model(options, *max_error, context) : run_traces(options, *max_error, *samples, context);
 }
+
+constexpr const char* what_it_says =
+    R"(The difference of the peaks (measured - predicted beside a model or a dry run,
+else first - second) is split into classes that sum to it: extra values (that
+backward needs and only the first side holds) and missing ones (only the
+second), by name, resized values, the working set of recomputes, temporaries,
+gradients, static (parameters, buffers, optimizer states, inputs),
+communication, over-retention (beyond the last use), rounding, cached (reserved,
+in no block), outside the allocator (of device, by library), unattributed.
+
+  liveset compare none.liveset block.liveset
+      two recordings of one network
+  liveset compare snapshot.pickle dry.liveset
+      a real GPU's memory snapshot beside a dry run of the same job
+  liveset compare real.liveset dry.liveset --counter device --max-error 5%
+      what the device gave out, as a gate
+  liveset compare real.liveset none.liveset --policy full
+      beside a recorded step under another policy
+
+Exit status 1: they differ by more than --max-error. --format csv: a row for
+each name in each class.
+)";
 
 }  // namespace
 
@@ -301,26 +333,7 @@ void add_compare(CLI::App& app, Context& context) {
   command->add_flag("--held", options->held_only, "of a model: compare only what is held when backward begins")
       ->excludes("--counter")
       ->excludes("--heap");
-  command->footer(
-      "The difference (measured - predicted) of the peaks is split into classes that\n"
-      "sum to it: extra values (that backward needs and only the first side holds)\n"
-      "and missing ones (only the second), by name, resized values, the working set\n"
-      "of recomputes, temporaries, gradients, static (parameters, buffers, optimizer\n"
-      "states, inputs), communication, over-retention (beyond the last use),\n"
-      "rounding, cached (reserved, in no block), outside the allocator (of device, by\n"
-      "library), unattributed.\n"
-      "\n"
-      "  liveset compare none.liveset block.liveset\n"
-      "      two recordings of one network\n"
-      "  liveset compare snapshot.pickle dry.liveset\n"
-      "      a real GPU's memory snapshot beside a dry run of the same job\n"
-      "  liveset compare real.liveset dry.liveset --counter device --max-error 5%\n"
-      "      what the device gave out, as a gate\n"
-      "  liveset compare real.liveset none.liveset --policy full\n"
-      "      beside a recorded step under another policy\n"
-      "\n"
-      "Exit status 1: they differ by more than --max-error. --format csv: a row for\n"
-      "each name in each class.\n");
+  command->footer(what_it_says);
   add_output_options(*command, context);
   add_strict_option(*command, context);
   on_parse(*command, options, context, run);

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "viewer/cli/traces.h"
+#include "viewer/import/importer.h"
 
 namespace liveset::cli {
 
@@ -26,7 +27,14 @@ Status check_live_option(bool live, const Context& context) {
 Status refuse_trace(const std::string& path) {
   const std::string hint = "a trace goes to whatif; `liveset model TRACE -o m.textproto` makes a model file of it";
   std::error_code code;
-  if (!is_model_file(path) && open_shown(path)) return Error{ErrorKind::usage, path, {}, "is a trace, and a model file is wanted", hint};
+  if (!is_model_file(path)) {
+    const Result<trace::TraceFile> file = open_shown(path);
+    if (file) {
+      if (Status status = refuse_snapshot(*file); !status) return status;
+      return Error{ErrorKind::usage, path, {}, "is a trace, and a model file is wanted", hint};
+    }
+    if (imports::importer_of(beginning_of(path)) != nullptr) return file.error();
+  }
   if (std::filesystem::path(path).extension() == ".liveset" && !std::filesystem::exists(path, code))
     return Error{ErrorKind::unreadable, path, {}, "no such file", hint};
   return Done{};
@@ -45,7 +53,7 @@ Result<Predicted> predict(const ModelOptions& options) {
 std::string estimate_label(const model::Model& model) { return model.estimate.empty() ? "" : "estimate"; }
 
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, bool live,
-                   const Context& context) {
+                   const Context& context, std::size_t shown) {
   const std::uint64_t names = live || context.format == Format::table ? 0 : report::live_names(ledger);
   const bool listed = names <= report::max_live_names;
   if (!listed)
@@ -57,7 +65,7 @@ void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_
     report::write_logical_summary(std::cout, ledger, style_of(context));
     std::cout << '\n';
   }
-  report::write_logical_events(std::cout, ledger, table_format(context), style_of(context), listed);
+  report::write_logical_events(std::cout, ledger, table_format(context), style_of(context), listed, shown);
 }
 
 }  // namespace liveset::cli

@@ -1,5 +1,6 @@
 // What predict, compare and `ledger --logical` share.
 #pragma once
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -33,8 +34,8 @@ CLI::Option* add_live_option(CLI::App& command, bool& live);
 Status check_live_option(bool live, const Context& context);
 
 // `live`: list the live set at every event however long that is; otherwise up to report::max_live_names names, and stderr says so. `head`:
-// the fields of the JSON form that come first; `title`: the first line of the table form.
+// the fields of the JSON form that come first; `title`: the first line of the table form, which lists up to `shown` events.
 void print_logical(const ledger::LogicalLedger& ledger, const nlohmann::ordered_json& head, const std::string& title, bool live,
-                   const Context& context);
+                   const Context& context, std::size_t shown = std::numeric_limits<std::size_t>::max());
 
 }  // namespace liveset::cli

@@ -16,6 +16,7 @@ Status refuse_step_options(const StepOptions& options, const std::string& file, 
 }
 
 Result<model::RecordedStep> recorded_step(const trace::TraceFile& file, const StepOptions& options, const Context& context) {
+  if (Status status = refuse_snapshot(file); !status) return status.take_error();
   ProgressBar bar("reading " + file.path());
   model::RecordedStepOptions wanted;
   wanted.step = options.step;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "viewer/import/importer.h"
+#include "viewer/ledger/imported.h"
 #include "viewer/trace/columns.h"
 
 namespace liveset::cli {
@@ -64,8 +65,21 @@ bool is_model_file(const std::string& path) {
   char head[4096];
   file.read(head, sizeof head);
   const std::string_view text(head, static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  if (imports::importer_of(text) != nullptr) return false;  // some are text, too
   return std::none_of(text.begin(), text.end(),
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; });
+}
+
+Status refuse_snapshot(const trace::TraceFile& file) {
+  const Result<std::optional<ledger::Imported>> imported = ledger::find_imported(file);
+  if (!imported) return imported.error();
+  if (!*imported || (*imported)->from != "torch-snapshot") return Done{};
+  return Error{ErrorKind::usage,
+               file.path(),
+               {},
+               "is a memory snapshot: it tells of blocks, and not what autograd's graph holds of them, so what a step takes under another "
+               "policy does not follow from it",
+               "record a step, liveset run -- python train.py, or dry-run it, liveset dryrun -- python train.py"};
 }
 
 Status check_output(const std::string& path, std::initializer_list<std::string_view> marks) {

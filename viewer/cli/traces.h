@@ -33,6 +33,9 @@ Result<Reading> open_reading(const std::string& path, const std::string& range);
 // By content: model files are text, and no other file is. What cannot be read is left to who reads it.
 bool is_model_file(const std::string& path);
 
+// Of what asks for autograd's graph: an error that says why a memory snapshot has none, and what has.
+Status refuse_snapshot(const trace::TraceFile& file);
+
 // The first bytes of a file, as importers want them; empty when it cannot be read.
 std::string beginning_of(const std::string& path);
 

@@ -142,8 +142,8 @@ struct Model {
   std::vector<Op>
       ops;  // as the step runs them; of a model with several microbatches: forward ops, then the loss's, backward's, the optimizer's
   std::vector<std::uint32_t> lists;
-  std::vector<std::uint32_t> inputs;  // tensors that live when the step begins
-  std::vector<std::string> modules;   // paths, as "GPT/bs.0/ln1"
+  std::vector<std::uint32_t> inputs;              // tensors that live when the step begins
+  std::vector<std::string> modules;               // paths, as "GPT/bs.0/ln1"
   std::set<std::string, std::less<>> containers;  // paths that modules lie below, and that are no modules which are called
   std::vector<Unit> units;
   std::string unit_pattern;  // the modules that units are; empty: ops

@@ -8,9 +8,9 @@
 
 namespace liveset::model {
 
-// Modules that are called and members of one family ("GPT.bs.0", "GPT.bs.1": "GPT.bs.*"; "net.layer1.0": "net.layer*.*"). Of all families with two
-// members and more the one whose members save most bytes, of equal ones the outermost. Without any: a root that is called more than once in
-// a forward (blocks that the program calls one by one), else the children of the root.
+// Modules that are called and members of one family ("GPT.bs.0", "GPT.bs.1": "GPT.bs.*"; "net.layer1.0": "net.layer*.*"). Of all families
+// with two members and more the one whose members save most bytes, of equal ones the outermost. Without any: a root that is called more
+// than once in a forward (blocks that the program calls one by one), else the children of the root.
 std::string repeated_modules(const Model& model);
 
 // A unit for each call of a module that `pattern` names, or of one below it: a run of forward ops. A member that is called twice is two

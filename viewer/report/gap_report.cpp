@@ -24,6 +24,21 @@ using compare::Verdict;
 using ledger::size_of;
 using nlohmann::ordered_json;
 
+// What the two sides are called. Only a model predicts, or a dry run what it stands in for; of two recordings neither does.
+struct SideNames {
+  std::string first, second;
+  bool second_predicts() const { return second == "predicted"; }
+  // "the measured peak", "the peak of the second"
+  static std::string peak_of(const std::string& side) {
+    return side == "measured" || side == "predicted" ? "the " + side + " peak" : "the peak of the " + side;
+  }
+};
+SideNames names_of(const GapReport& report) {
+  const bool predicts = report.found.predicted.is_model || (report.predicted.is_dry_run && !report.measured.is_dry_run);
+  if (!predicts) return {"first", "second"};
+  return {report.measured.is_dry_run ? "dry run" : "measured", "predicted"};
+}
+
 ordered_json place_json(const ledger::Place& place) {
   return {{"step", place.step ? ordered_json(*place.step) : ordered_json(nullptr)},
           {"phase", trace::phase_name(place.phase)},
@@ -57,7 +72,7 @@ ordered_json side_json(const Side& side, const SideLabel& label, const std::opti
   json["label"] = or_null(label.label);
   json["peak"] = moment_json(side.peak, side.counter);
   json["peak"]["moment_known"] = side.peak_moment_known;
-  if (side.is_model) json["peak"]["estimate"] = side.peak_is_estimate || side.peak_is_rounded;
+  if (side.is_model) json["peak"]["estimate"] = !label.label.empty() || side.peak_is_estimate || side.peak_is_rounded;
   json["counters"] = ordered_json::object();
   for (const compare::KnownCounter& counter : side.counters)
     json["counters"][counter.name] = {{"peak", counter.bytes}, {"sampled", counter.sampled}};
@@ -116,9 +131,11 @@ std::string peak_text(const Side& side, const SideLabel& label, const Style& sty
   return label.label.empty() ? text : text + " (" + label.label + ")";
 }
 
-std::string headline(const char* title, const Side& side, const SideLabel& label, const Style& style) {
+std::string headline(std::string title, const Side& side, const SideLabel& label, const Style& style) {
   constexpr std::size_t indent = 12;
-  std::string text = title + std::string(indent - std::string_view(title).size(), ' ');
+  std::transform(title.begin(), title.end(), title.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  std::string text = title + std::string(indent - title.size(), ' ');
   text += peak_text(side, label, style) + ", " + side.file + (label.policy.empty() ? "" : " --policy " + label.policy);
   std::string place = place_text(side.peak.place);
   if (!side.peak_moment_known)
@@ -168,34 +185,43 @@ Table gap_table(const Gap& gap, TableFormat format, const Style& style) {
 
 Cell bytes_or_nothing(std::uint64_t bytes) { return bytes == 0 ? Cell::words("-") : Cell::bytes(bytes); }
 
-// What lives on both sides, at the peak of the one and of the other.
-Table composition_table(const PeakComparison& found, TableFormat format, const Style& style) {
-  Table table({{"measured", true}, {"predicted", true}, {"measured", true}, {"predicted", true}, {"holds"}}, format, style);
-  const auto of = [](const std::optional<Moment>& moment, std::size_t i) { return moment ? moment->classes[i] : 0; };
-  for (std::size_t i = 1; i < trace::class_count; ++i) {
-    const std::uint64_t own = found.measured.peak.classes[i], other = of(found.predicted.at_other, i);
-    const std::uint64_t there = of(found.measured.at_other, i), their_own = found.predicted.peak.classes[i];
-    if (own + other + there + their_own == 0) continue;
-    table.row({bytes_or_nothing(own), bytes_or_nothing(other), bytes_or_nothing(there), bytes_or_nothing(their_own),
-               Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i)))});
-  }
-  return table;
-}
-
 // Which moment of a side stands for the other one's peak.
-std::string moment_text(const Side& side) {
-  if (!side.at_other) return "no moment of it was found";
-  switch (side.at_other->found_by) {
-    case ledger::FoundBy::node: return "the moment when its backward runs the same autograd node";
+std::string moment_text(const std::optional<Moment>& moment) {
+  if (!moment) return "no such moment of it is known";
+  switch (moment->found_by) {
+    case ledger::FoundBy::node: return "when its backward runs the same autograd node";
     case ledger::FoundBy::module: return "its fullest moment in the same module";
     case ledger::FoundBy::phase: return "its fullest moment in the same phase";
     default: return "its fullest moment in the step";
   }
 }
 
-std::string composition_title(const PeakComparison& found) {
-  return "What lives at the measured peak (columns 1 and 2; of the prediction: " + moment_text(found.predicted) +
-         "), and at the predicted peak (columns 3 and 4; of the measurement: " + moment_text(found.measured) + ")";
+// What lives on both sides at the peak of one of them: a table and its title.
+struct Composition {
+  std::string title;
+  Table table;
+};
+std::vector<Composition> compositions(const GapReport& report, TableFormat format, const Style& style) {
+  const PeakComparison& found = report.found;
+  const SideNames names = names_of(report);
+  const auto table = [&](const ledger::ClassBytes& first, const ledger::ClassBytes& second) {
+    Table made({{names.first, true}, {names.second, true}, {"holds"}}, format, style);
+    for (std::size_t i = 1; i < trace::class_count; ++i)
+      if (first[i] + second[i] != 0)
+        made.row(
+            {bytes_or_nothing(first[i]), bytes_or_nothing(second[i]), Cell::words(trace::class_name(static_cast<trace::MemoryClass>(i)))});
+    return made;
+  };
+  const auto classes_of = [](const std::optional<Moment>& moment) { return moment ? moment->classes : ledger::ClassBytes{}; };
+  const ledger::ClassBytes &first = found.measured.peak.classes, &second = found.predicted.peak.classes;
+  const ledger::ClassBytes first_there = classes_of(found.measured.at_other), second_there = classes_of(found.predicted.at_other);
+  if (found.measured.at_other && found.predicted.at_other && first == first_there && second == second_there)
+    return {{"Live at both peaks", table(first, second)}};
+  const auto title = [](const std::string& own, const std::string& other, const std::optional<Moment>& moment) {
+    return "Live at " + SideNames::peak_of(own) + " (" + other + ": " + moment_text(moment) + ")";
+  };
+  return {{title(names.first, names.second, found.predicted.at_other), table(first, second_there)},
+          {title(names.second, names.first, found.measured.at_other), table(first_there, second)}};
 }
 
 std::string percent_of(std::int64_t difference, std::uint64_t whole) {
@@ -203,9 +229,11 @@ std::string percent_of(std::int64_t difference, std::uint64_t whole) {
   return percent_change(100.0 * static_cast<double>(difference) / static_cast<double>(whole), "%+.2f%%");
 }
 
-Table steps_table(const PeakComparison& found, TableFormat format, const Style& style) {
+Table steps_table(const GapReport& report, TableFormat format, const Style& style) {
   constexpr std::size_t shown = 6;
-  Table table({{"step", true}, {"measured", true}, {"predicted", true}, {"difference", true}, {"", true}}, format, style);
+  const PeakComparison& found = report.found;
+  const SideNames names = names_of(report);
+  Table table({{"step", true}, {names.first, true}, {names.second, true}, {"difference", true}, {"", true}}, format, style);
   for (std::size_t i = 0; i < found.steps.size(); ++i) {
     if (format == TableFormat::text && found.steps.size() > shown && i >= shown / 2 && i + shown / 2 < found.steps.size()) continue;
     const compare::StepRow& step = found.steps[i];
@@ -217,13 +245,15 @@ Table steps_table(const PeakComparison& found, TableFormat format, const Style& 
   return table;
 }
 
-std::string pace_text(const PeakComparison& found, const Style& style) {
+std::string pace_text(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
+  const SideNames names = names_of(report);
   const std::optional<Pace>&a = found.measured_pace, &b = found.predicted_pace;
   if (!a || !b || a->median_ns == 0 || b->median_ns == 0) return "";
   const double ratio = static_cast<double>(a->median_ns) / static_cast<double>(b->median_ns);
-  std::string text = "TIME        " + format_time(a->median_ns) + " a step measured, " + format_time(b->median_ns) + " predicted (" +
-                     percent_change((ratio - 1) * 100, "%+.1f%%") + "); median of " + format_count(a->steps) + " and " +
-                     counted(b->steps, "step");
+  std::string text = "TIME        " + format_time(a->median_ns) + " a step (" + names.first + "), " + format_time(b->median_ns) + " (" +
+                     names.second + "), " + percent_change((ratio - 1) * 100, "%+.1f%%") + "; median of " + format_count(a->steps) +
+                     " and " + counted(b->steps, "step");
   if (a->only_the_first || b->only_the_first) text += "; a first step warms up";
   if (const auto left = a->samples_per_second(), right = b->samples_per_second(); left && right)
     text += "; " + fixed(*left, "%.4g") + " and " + fixed(*right, "%.4g") + " samples a second (" +
@@ -231,33 +261,36 @@ std::string pace_text(const PeakComparison& found, const Style& style) {
   return wrapped(text, style, 12) + "\n";
 }
 
-std::string difference_text(const PeakComparison& found, const Style& style) {
+std::string difference_text(const GapReport& report, const Style& style) {
+  const PeakComparison& found = report.found;
   const std::int64_t difference = found.gap.difference;
   if (difference == 0) return "none";
-  return signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the prediction";
+  return signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the " +
+         (names_of(report).second_predicts() ? "prediction" : "second");
 }
 
-std::string difference_line(const PeakComparison& found, const Style& style) {
-  return "DIFFERENCE  " + difference_text(found, style) + "\n";
-}
+std::string difference_line(const GapReport& report, const Style& style) { return "DIFFERENCE  " + difference_text(report, style) + "\n"; }
 
 // What of the figures is no measurement, and what they can not be read as.
-std::string notes_markdown(const PeakComparison& found) {
+std::string notes_markdown(const GapReport& report) {
+  const PeakComparison& found = report.found;
   std::string text;
   if (found.predicted.peak_is_estimate) text += "- predicted: " + std::string(estimate_reason) + "\n";
   if (found.predicted.peak_is_rounded) text += "- predicted: " + std::string(rounded_reason) + "\n";
-  if (const std::string verdict = verdict_text(found); !verdict.empty()) text += "- verdict: " + verdict + "\n";
+  if (const std::string verdict = verdict_text(report); !verdict.empty()) text += "- verdict: " + verdict + "\n";
   return text;
 }
 
-std::string values_text(const Gap& gap, const Style& style) {
-  const compare::ValueCounts& values = gap.values;
+std::string values_text(const GapReport& report, const Style& style) {
+  const compare::ValueCounts& values = report.found.gap.values;
+  const SideNames names = names_of(report);
   if (values.matched + values.missing + values.extra == 0) return "";
   std::string text =
       "VALUES      " + format_count(values.matched) + " in both (" + format_bytes(values.matched_bytes, style.exact_bytes) + ")";
   if (values.resized != 0) text += ", " + format_count(values.resized) + " of them in another size";
-  text += ", " + format_count(values.missing) + " missing (" + format_bytes(values.missing_bytes, style.exact_bytes) + "), " +
-          format_count(values.extra) + " extra (" + format_bytes(values.extra_bytes, style.exact_bytes) + ")";
+  text += ", " + format_count(values.missing) + " missing (only " + names.second + ": " +
+          format_bytes(values.missing_bytes, style.exact_bytes) + "), " + format_count(values.extra) + " extra (only " + names.first +
+          ": " + format_bytes(values.extra_bytes, style.exact_bytes) + ")";
   return wrapped(text, style, 12) + "\n";
 }
 
@@ -274,7 +307,9 @@ std::vector<std::string> warnings_of(const PeakComparison& found) {
 
 }  // namespace
 
-std::string verdict_text(const PeakComparison& found) {
+std::string verdict_text(const GapReport& report) {
+  const PeakComparison& found = report.found;
+  const SideNames names = names_of(report);
   switch (found.verdict) {
     case Verdict::comparable: return "";
     case Verdict::another_network:
@@ -282,7 +317,7 @@ std::string verdict_text(const PeakComparison& found) {
              "nothing";
     case Verdict::no_values: return "neither side tells of values: the difference is by class alone";
     case Verdict::no_values_on_one_side:
-      return "only " + std::string(found.measured.tells_of_values ? "the measured" : "the predicted") +
+      return "only the " + (found.measured.tells_of_values ? names.first : names.second) +
              " side tells of values: which of them the other one holds is not known";
   }
   return "";
@@ -296,7 +331,7 @@ ordered_json gap_json(const GapReport& report) {
   json["same_network"] = found.verdict == Verdict::another_network ? ordered_json(false)
                          : found.verdict == Verdict::comparable    ? ordered_json(true)
                                                                    : ordered_json(nullptr);
-  json["verdict"] = or_null(verdict_text(found));
+  json["verdict"] = or_null(verdict_text(report));
   for (const char* field : {"difference", "peak_error", "gap", "gap_rows"}) json[field] = nullptr;
   json["values"] = {{"matched", values.matched},
                     {"resized", values.resized},
@@ -330,17 +365,19 @@ ordered_json gap_json(const GapReport& report) {
 
 std::string gap_text(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
+  const SideNames names = names_of(report);
   std::string text =
-      headline("MEASURED", found.measured, report.measured, style) + headline("PREDICTED", found.predicted, report.predicted, style);
-  const std::string verdict = verdict_text(found);
+      headline(names.first, found.measured, report.measured, style) + headline(names.second, found.predicted, report.predicted, style);
+  const std::string verdict = verdict_text(report);
   if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
   if (!found.is_meaningful()) return text;
-  text += difference_line(found, style);
+  text += difference_line(report, style);
   const bool has_gap = !shown_classes(found.gap).empty();
   if (has_gap) text += "\n" + gap_table(found.gap, TableFormat::text, style).render();
-  text += "\n" + values_text(found.gap, style) + pace_text(found, style);
-  text += "\n" + wrapped(composition_title(found), style, 0) + "\n" + composition_table(found, TableFormat::text, style).render();
-  if (found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::text, style).render();
+  text += "\n" + values_text(report, style) + pace_text(report, style);
+  for (const Composition& each : compositions(report, TableFormat::text, style))
+    text += "\n" + wrapped(each.title, style, 0) + "\n" + each.table.render();
+  if (found.steps.size() > 1) text += "\n" + steps_table(report, TableFormat::text, style).render();
   for (const std::string& warning : warnings_of(found)) text += "\nWARNING  " + wrapped(warning, style, 9);
   return text.back() == '\n' ? text : text + "\n";
 }
@@ -351,10 +388,10 @@ ordered_json prediction_json(const GapReport& report) {
                        {"policy", report.predicted.policy},
                        {"counter", found.predicted.counter},
                        {"bytes", or_null(found.predicted.peak.bytes)},
-                       {"estimate", found.predicted.peak_is_estimate || found.predicted.peak_is_rounded},
+                       {"estimate", !report.predicted.label.empty() || found.predicted.peak_is_estimate || found.predicted.peak_is_rounded},
                        {"difference", nullptr},
                        {"error", nullptr},
-                       {"verdict", or_null(verdict_text(found))}};
+                       {"verdict", or_null(verdict_text(report))}};
   if (!found.is_meaningful()) return json;
   json["difference"] = found.gap.difference;
   json["error"] = found.error();
@@ -363,20 +400,25 @@ ordered_json prediction_json(const GapReport& report) {
 
 std::string prediction_text(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
-  std::string text = headline("PREDICTED", found.predicted, report.predicted, style);
-  const std::string verdict = verdict_text(found);
+  std::string text = headline("predicted", found.predicted, report.predicted, style);
+  const std::string verdict = verdict_text(report);
   if (!verdict.empty()) text += wrapped("VERDICT     " + verdict, style, 12) + "\n";
-  return found.is_meaningful() ? text + difference_line(found, style) : text;
+  return found.is_meaningful() ? text + difference_line(report, style) : text;
 }
 
 std::string gap_markdown(const GapReport& report, const Style& style) {
   const PeakComparison& found = report.found;
-  std::string text = printable(peak_text(found.measured, report.measured, style), style) + " measured, " +
-                     printable(peak_text(found.predicted, report.predicted, style), style) + " predicted\n\n";
-  if (const std::string notes = notes_markdown(found); !notes.empty()) text += notes + "\n";
+  const SideNames names = names_of(report);
+  std::string text = names.first + ": " + printable(peak_text(found.measured, report.measured, style), style) + "; " + names.second + ": " +
+                     printable(peak_text(found.predicted, report.predicted, style), style) + "\n\n";
+  if (const std::string notes = notes_markdown(report); !notes.empty()) text += notes + "\n";
   if (found.is_meaningful()) text += gap_table(found.gap, TableFormat::md, style).render() + "\n";
-  text += composition_title(found) + "\n\n" + composition_table(found, TableFormat::md, style).render();
-  if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(found, TableFormat::md, style).render();
+  bool is_first = true;
+  for (const Composition& each : compositions(report, TableFormat::md, style)) {
+    text += (is_first ? "" : "\n") + each.title + "\n\n" + each.table.render();
+    is_first = false;
+  }
+  if (found.is_meaningful() && found.steps.size() > 1) text += "\n" + steps_table(report, TableFormat::md, style).render();
   const std::vector<std::string> warnings = warnings_of(found);
   if (!warnings.empty()) text += "\n";
   for (const std::string& warning : warnings) text += "- warning: " + printable(warning, style) + "\n";
@@ -388,9 +430,9 @@ std::string prediction_markdown(const GapReport& report, const Style& style) {
   std::string text = "Predicted: **" + printable(peak_text(found.predicted, report.predicted, style), style) + "**, `" +
                      printable(found.predicted.file, style) + "`";
   if (!report.predicted.policy.empty()) text += " --policy " + printable(report.predicted.policy, style);
-  if (found.is_meaningful()) text += "; measured - predicted: " + difference_text(found, style);
+  if (found.is_meaningful()) text += "; measured - predicted: " + difference_text(report, style);
   text += "\n";
-  if (const std::string notes = notes_markdown(found); !notes.empty()) text += "\n" + notes;
+  if (const std::string notes = notes_markdown(report); !notes.empty()) text += "\n" + notes;
   return text;
 }
 
@@ -401,8 +443,8 @@ std::string gap_csv(const GapReport& report) {
     const auto peak = [](const Side& side) { return Cell::words(side.peak.bytes ? std::to_string(*side.peak.bytes) : ""); };
     table.row({Cell::words("peak"), Cell::words(report.found.measured.counter), Cell::words(""), peak(report.found.measured),
                peak(report.found.predicted), Cell::words("")});
-    table.row({Cell::words("verdict"), Cell::words(verdict_text(report.found)), Cell::words(""), Cell::words(""), Cell::words(""),
-               Cell::words("")});
+    table.row(
+        {Cell::words("verdict"), Cell::words(verdict_text(report)), Cell::words(""), Cell::words(""), Cell::words(""), Cell::words("")});
     return table.render();
   }
   for (std::size_t i = 0; i < gap_classes; ++i) {

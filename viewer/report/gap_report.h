@@ -1,4 +1,5 @@
-// A comparison of two peaks as JSON, text and tables.
+// A comparison of two peaks as JSON, text and tables. Fields and csv call the sides measured and predicted whatever they are; what people
+// read calls a second side predicted where it is a model or a dry run, and two recordings first and second.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -12,6 +13,7 @@ namespace liveset::report {
 struct SideLabel {
   std::string label;   // of a dry run or a model: "exact", "estimate"; empty: measured, or predicted without assumptions
   std::string policy;  // of a model
+  bool is_dry_run = false;
 };
 
 struct GapReport {
@@ -33,6 +35,6 @@ std::string prediction_text(const GapReport& report, const Style& style);
 std::string prediction_markdown(const GapReport& report, const Style& style);
 
 // What the verdict says, empty where the two are comparable.
-std::string verdict_text(const compare::PeakComparison& found);
+std::string verdict_text(const GapReport& report);
 
 }  // namespace liveset::report

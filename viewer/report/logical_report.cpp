@@ -199,14 +199,16 @@ void write_logical_json(std::ostream& out, const LogicalLedger& ledger, const js
   out << (ledger.events.empty() ? "]\n}\n" : "\n  ]\n}\n");
 }
 
-void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style, bool live_listed) {
+void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableFormat format, const Style& style, bool live_listed,
+                          std::size_t shown) {
   constexpr std::size_t unlimited = ~std::size_t{0};
   const Layout layout = layout_of(ledger, format, style);
   const bool text = layout.text;
   const Table table(layout.columns, format, style);
   out << table.render_titles();
   ledger::LiveSet live(ledger);
-  for (std::size_t i = 0; i < ledger.events.size(); ++i) {
+  const std::size_t listed = text ? std::min(shown, ledger.events.size()) : ledger.events.size();
+  for (std::size_t i = 0; i < listed; ++i) {
     const LogicalEvent& event = ledger.events[i];
     if (text || live_listed) live.apply(event);
     std::vector<Cell> cells{Cell::count(i), Cell::words(trace::phase_name(event.phase)), Cell::words(ledger::logical_kind_name(event.kind)),
@@ -220,6 +222,7 @@ void write_logical_events(std::ostream& out, const LogicalLedger& ledger, TableF
     if (!text && ledger.moves) cells.push_back(Cell::bytes(event.away_bytes));
     out << table.render_row(cells);
   }
+  if (listed < ledger.events.size()) out << "  (" << counted(ledger.events.size() - listed, "more event") << "; --format csv lists all)\n";
 }
 
 void write_logical_summary(std::ostream& out, const LogicalLedger& ledger, const Style& style) {

@@ -1,6 +1,7 @@
 // Logical ledgers as JSON and as text. The same writer serves predictions and recordings, so their fields cannot drift apart.
 #pragma once
 #include <iosfwd>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "viewer/ledger/logical.h"
@@ -23,8 +24,9 @@ void write_logical_json(std::ostream& out, const ledger::LogicalLedger& ledger, 
 std::uint64_t live_names(const ledger::LogicalLedger& ledger);
 inline constexpr std::uint64_t max_live_names = 1'000'000;
 
+// `shown`: how many events a person's table lists; a line says how many more there are.
 void write_logical_events(std::ostream& out, const ledger::LogicalLedger& ledger, TableFormat format, const Style& style,
-                          bool live_listed = true);
+                          bool live_listed = true, std::size_t shown = std::numeric_limits<std::size_t>::max());
 // The few lines above the table.
 void write_logical_summary(std::ostream& out, const ledger::LogicalLedger& ledger, const Style& style);
 

@@ -68,7 +68,7 @@ TEST(CompareCommand, TablesOfTwoTraces) {
   EXPECT_EQ(csv.status, 1);
   EXPECT_EQ(csv.out, "class,name,bytes,measured,predicted,blocks\nrounding,unattributed,24,1024,1000,1\nrounding,,-124,,,\n");
   const Ran md = run_program("liveset compare " + a + " " + b + " --format md --units bytes");
-  EXPECT_THAT(md.out, StartsWith("900 B requested on cuda:0 measured, 1,000 B requested on cuda:0 predicted\n\n- verdict: "));
+  EXPECT_THAT(md.out, StartsWith("first: 900 B requested on cuda:0; second: 1,000 B requested on cuda:0\n\n- verdict: "));
   EXPECT_THAT(md.out, HasSubstr("\n\n| bytes | of the difference | mostly |"));
   EXPECT_THAT(md.out, HasSubstr("| in all |"));
 }
@@ -139,6 +139,25 @@ TEST(SummaryCommand, TheModelsPredictionIsInMarkdown) {
   EXPECT_EQ(md.status, 0) << md.err;
   EXPECT_THAT(md.out, HasSubstr("\nPredicted: **"));
   EXPECT_THAT(md.out, HasSubstr("--policy segment:2; measured - predicted: "));
+}
+
+// What stands first is a trace. A text that is no model file is told as any other file that is no trace.
+TEST(CompareCommand, AModelInFrontOfATraceIsToldSo) {
+  const TemporaryFolder folder;
+  TinyTrace recorded;
+  const std::string trace = recording(recorded);
+  const Ran swapped = run_program("liveset compare " + chain_file + " " + trace);
+  EXPECT_EQ(swapped.status, 2);
+  EXPECT_EQ(swapped.err, "liveset: " + chain_file + ": is a model file, and what stands first must be a trace (the other way round: " +
+                             "liveset compare " + trace + " " + chain_file + ")\n");
+  const Ran models = run_program("liveset compare " + chain_file + " " + chain_file);
+  EXPECT_EQ(models.status, 2);
+  EXPECT_THAT(models.err, HasSubstr("what stands first must be a trace (predict shows what a model predicts"));
+  const std::string text = folder.file("notes.txt");
+  std::ofstream(text) << "no model\n";
+  const Ran notes = run_program("liveset compare " + text + " " + trace);
+  EXPECT_EQ(notes.status, 3);
+  EXPECT_THAT(notes.err, Not(HasSubstr("model file")));
 }
 
 TEST(CompareCommand, HelpNamesCountersAndClasses) {

@@ -103,6 +103,22 @@ TEST_F(Snapshots, AreReadByEveryCommandThatReadsTraces) {
   EXPECT_THAT(run("check --max-peak 1511").out, HasSubstr("the peak of requested is 1,512 bytes on cuda:0"));
 }
 
+// A snapshot has no graph: what is made of one says so, and what has one, and sends nobody from one such command to the next.
+TEST_F(Snapshots, AreNoStepsToPlan) {
+  write(std::string(whole_history) + "dump(snapshot(s, t))");
+  ASSERT_EQ(run("import").status, 0);
+  const std::string kept = folder.file("snap.liveset");
+  for (const std::string& file : {path, kept})
+    for (const std::string& command : std::vector<std::string>{"whatif", "plan", "model", "predict", "compare --policy full " + path}) {
+      const Ran ran = test::run_program("liveset " + command + " " + file);
+      EXPECT_EQ(ran.status, 2) << command;
+      EXPECT_THAT(ran.err,
+                  testing::StartsWith("liveset: " + file + ": is a memory snapshot: it tells of blocks, and not what autograd's graph"));
+      EXPECT_THAT(ran.err, HasSubstr("(record a step, liveset run "));
+      EXPECT_EQ(ran.out, "");
+    }
+}
+
 TEST_F(Snapshots, AreComparedByTheCountersThatTheyHave) {
   write(std::string(whole_history) + "dump(snapshot(s, t))");
   const std::string other = folder.file("other.pickle");
@@ -118,6 +134,30 @@ TEST_F(Snapshots, AreComparedByTheCountersThatTheyHave) {
   EXPECT_THAT(rounded.err, HasSubstr("it has requested, reserved"));
   write("dump([seg(0x10000, [block(512)])])");
   EXPECT_THAT(test::run_program("liveset compare --counter requested " + other + " " + path).err, HasSubstr("its peak is not known"));
+}
+
+// Two files written one behind the other, or a copy that went wrong: the first part alone is not the file.
+TEST_F(Snapshots, ThatGoOnBehindTheirEndSaySo) {
+  write(std::string(whole_history) + "dump(snapshot(s, t))\nopen(out, 'ab').write(b'behind')");
+  EXPECT_EQ(contradictions(), R"(["the file goes on for 6 bytes behind the end of its pickle, which were not read"])");
+  EXPECT_THAT(run("summary").out, HasSubstr("HEALTH  the file contradicts itself in 1 place of cuda:0"));
+  EXPECT_THAT(run("info").out, HasSubstr("Health: what it was made of contradicts itself in 1 place\n"
+                                         "  cuda:0: the file goes on for 6 bytes behind the end of its pickle, which were\n  not read\n"));
+  EXPECT_EQ(read("info")["health"]["contradictions"], 1);
+  const Ran ran = run("import");
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "liveset: " + path + ": contradicts itself in 1 place: liveset " + folder.file("snap.liveset") + " says where\n");
+}
+
+TEST_F(Snapshots, OfProtocols0And1AreRefusedByEveryCommand) {
+  for (const char* protocol : {"0", "1"}) {
+    write(std::string(whole_history) + "dump(snapshot(s, t), " + protocol + ")");
+    for (const char* command : {"summary", "peak", "import", "predict", "plan", "whatif"}) {
+      const Ran ran = run(command);
+      EXPECT_EQ(ran.status, 3) << command;
+      EXPECT_THAT(ran.err, HasSubstr(path + ": at byte 0: a pickle of protocol 0 or 1 (protocols 2 to 5 are read; ")) << command;
+    }
+  }
 }
 
 TEST_F(Snapshots, BecomeTracesThatStay) {

@@ -235,6 +235,7 @@ TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
   report.found.predicted.peak.bytes = 320;
   report.found.predicted.peak_is_estimate = true;
   report.found.predicted.file = "m.textproto";
+  report.found.predicted.is_model = true;
   report.found.gap.difference = -20;
   report.found.verdict = compare::Verdict::no_values;
   report.found.measured.warnings = {"events are missing"};
@@ -242,7 +243,7 @@ TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
   report.measured.label = "exact";
   report.predicted = {"estimate", "full"};
   const std::string text = gap_markdown(report, {});
-  EXPECT_THAT(text, HasSubstr("300 B requested (exact) measured, about 320 B requested (estimate) predicted\n\n"));
+  EXPECT_THAT(text, HasSubstr("measured: 300 B requested (exact); predicted: about 320 B requested (estimate)\n\n"));
   EXPECT_THAT(text, HasSubstr("- predicted: an estimate: a recorded step does not tell all"));
   EXPECT_THAT(text, HasSubstr("- verdict: neither side tells of values"));
   EXPECT_THAT(text, HasSubstr("- warning: a.liveset: too many blocks\n- warning: a.liveset: events are missing\n"));
@@ -262,6 +263,7 @@ GapReport report_of(std::uint64_t measured, std::uint64_t predicted) {
   report.found.measured.counter = report.found.predicted.counter = "requested";
   report.found.measured.peak.bytes = measured;
   report.found.predicted.peak.bytes = predicted;
+  report.found.predicted.is_model = true;
   report.found.gap.difference = static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(predicted);
   report.found.verdict = compare::Verdict::comparable;
   return report;
@@ -279,16 +281,58 @@ TEST(GapText, APercentageOfNothingHasNoSign) {
 
 TEST(GapText, SaysWhichMomentsAreBesideEachOther) {
   GapReport report = report_of(300, 200);
+  const auto activation = static_cast<std::size_t>(trace::MemoryClass::activation);
+  report.found.measured.peak.classes[activation] = 300;
+  report.found.predicted.peak.classes[activation] = 200;
   report.found.predicted.at_other.emplace();
   report.found.predicted.at_other->found_by = ledger::FoundBy::node;
+  report.found.predicted.at_other->classes[activation] = 100;
   Style wide;
   wide.columns = 400;
-  EXPECT_THAT(
-      gap_text(report, wide),
-      HasSubstr("What lives at the measured peak (columns 1 and 2; of the prediction: the moment when its backward runs the same autograd "
-                "node), "
-                "and at the predicted peak (columns 3 and 4; of the measurement: no moment of it was found)\n"));
-  EXPECT_THAT(gap_markdown(report, wide), HasSubstr("columns 3 and 4; of the measurement"));
+  EXPECT_THAT(gap_text(report, wide), HasSubstr("\nLive at the measured peak (predicted: when its backward runs the same autograd node)\n"
+                                                "  measured  predicted  holds\n"
+                                                "     300 B      100 B  activation\n"
+                                                "\nLive at the predicted peak (measured: no such moment of it is known)\n"
+                                                "  measured  predicted  holds\n"
+                                                "         -      200 B  activation\n"));
+  EXPECT_THAT(gap_markdown(report, wide),
+              HasSubstr("\nLive at the predicted peak (measured: no such moment of it is known)\n\n| measured | predicted | holds |\n"));
+  report.found.measured.at_other = report.found.measured.peak;
+  report.found.predicted.at_other->classes[activation] = 200;
+  EXPECT_THAT(gap_text(report, wide), HasSubstr("\nLive at both peaks\n  measured  predicted  holds\n     300 B      200 B  activation\n"));
+}
+
+// Of two recordings none is a prediction of the other; a dry run predicts what a recording measured, and a model what a dry run did.
+TEST(GapText, CallsTheSidesWhatTheyAre) {
+  using ::testing::StartsWith;
+  const auto text_of = [](bool first_is_dry, bool second_is_dry, bool second_is_model) {
+    GapReport report = report_of(300, 200);
+    report.found.predicted.is_model = second_is_model;
+    report.measured.is_dry_run = first_is_dry;
+    report.predicted.is_dry_run = second_is_dry;
+    report.found.gap.values = {7, 0, 2, 1, 70, 20, 10};
+    report.found.steps = {{0, 300, 200}, {1, 300, 200}};
+    report.found.measured_pace.emplace().median_ns = 2'000'000;
+    report.found.predicted_pace.emplace().median_ns = 1'000'000;
+    return gap_text(report, {false, false, false, 200}) + gap_markdown(report, {});
+  };
+  for (const bool dry : {false, true}) {
+    for (const bool second_is_dry : {false, dry}) {
+      const std::string text = text_of(dry, second_is_dry, false);
+      EXPECT_THAT(text,
+                  AllOf(StartsWith("FIRST       300 B requested,"), HasSubstr("\nSECOND      200 B requested,"),
+                        HasSubstr("+50.00% of the second\n"), HasSubstr("2 missing (only second: 20 B), 1 extra (only first: 10 B)")));
+      EXPECT_THAT(text,
+                  AllOf(HasSubstr(" a step (first), "), HasSubstr("Live at the peak of the first (second: no such"),
+                        HasSubstr("  step  first  second  difference"), HasSubstr("first: 300 B requested; second: 200 B requested\n")));
+      EXPECT_THAT(text, AllOf(Not(HasSubstr("easured")), Not(HasSubstr("redict"))));
+    }
+  }
+  for (const std::string& text : {text_of(false, true, false), text_of(false, false, true)})
+    EXPECT_THAT(text, AllOf(StartsWith("MEASURED    "), HasSubstr("\nPREDICTED   "), HasSubstr("% of the prediction\n"),
+                            HasSubstr("Live at the predicted peak (measured: "), HasSubstr("  step  measured  predicted  difference")));
+  EXPECT_THAT(text_of(true, false, true),
+              AllOf(StartsWith("DRY RUN     "), HasSubstr("\nPREDICTED   "), HasSubstr("the peak of the dry run (")));
 }
 
 // Blocks of an allocator that rounds nothing are requested, allocated and active at once, and nothing is reserved.

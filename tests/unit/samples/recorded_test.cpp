@@ -144,10 +144,10 @@ TEST(RecordedTanhChain, TwoRunsBesideEachOther) {
   EXPECT_DOUBLE_EQ(other_pace.at("samples_per_second"), 8 * other_pace.at("steps_per_second").get<double>());
   EXPECT_EQ(run_program("liveset compare " + one + " " + other + " --max-error 29%").status, 0);
   const std::string text = run_program("liveset compare " + one + " " + other).out;
-  EXPECT_THAT(text, HasSubstr("MEASURED    40 B allocated on cpu/arena"));
-  EXPECT_THAT(text, HasSubstr("DIFFERENCE  -16 B, -28.57% of the prediction\n"));
+  EXPECT_THAT(text, HasSubstr("FIRST       40 B allocated on cpu/arena"));
+  EXPECT_THAT(text, HasSubstr("DIFFERENCE  -16 B, -28.57% of the second\n"));
   EXPECT_THAT(text, HasSubstr("  -16 B  missing values     h1 +1\n"));
-  EXPECT_THAT(text, HasSubstr("VALUES      5 in both (40 B), 2 missing (16 B), 0 extra (0 B)\n"));
+  EXPECT_THAT(text, HasSubstr("VALUES      5 in both (40 B), 2 missing (only second: 16 B), 0 extra\n"));
   const std::string csv = run_program("liveset compare " + one + " " + other + " --format csv").out;
   EXPECT_EQ(csv, "class,name,bytes,measured,predicted,blocks\nmissing_values,h1,-8,0,8,1\nmissing_values,h3,-8,0,8,1\n");
   EXPECT_THAT(run_program("liveset compare " + one + " " + other + " --format md").out, HasSubstr("| -16 B | missing values | h1 +1 |"));
@@ -166,7 +166,7 @@ TEST(RecordedTanhChain, CompareSaysWhatItCannotDo) {
       {trace + " " + chain_file + " --max-error -1", "is no share", 2},
       {trace + " " + chain_file + " --policy segment:x", "the segment length must be a whole number of at least 1", 2},
       {trace + " " + chain_file + " --range step:7", "step", 2},
-      {chain_file + " " + chain_file, chain_file, 3},
+      {chain_file + " " + chain_file, chain_file + ": is a model file, and what stands first must be a trace", 2},
       {trace + " " + trace + " --held", "--held is for a model file, and this is a trace", 2},
       {trace + " " + trace + " --policy everything", "unknown policy 'everything'", 2},
       {trace + " " + LIVESET_BIN_DIR + "/liveset", "liveset", 3},
