@@ -314,6 +314,11 @@ class FunctionTest(unittest.TestCase):
             layer().sum().backward()
             layer().sum().backward()
 
+        def too_much():
+            loss = layer().sum()
+            loss.backward()
+            return loss, torch.optim.SGD([nn.Parameter(torch.ones(1))])
+
         def own_operator():
             return torch.ops.liveset_test.no_fake(layer()).sum()
 
@@ -325,7 +330,8 @@ class FunctionTest(unittest.TestCase):
                 (by_values, 3, "makes a tensor whose shape depends on values (aten.nonzero.default)"),
                 (own_operator, 3, "calls an operator without a fake kernel (liveset_test.no_fake.default)"),
                 (lambda: int("x"), 3, "ValueError: invalid literal"), (sys.exit, 3, "SystemExit"),
-                (twice, 2, "calls backward more than once"), (lambda: None, 2, "gave nothing and called no backward"),
+                (twice, 2, "calls backward more than once"),
+                (too_much, 2, "called backward itself and gave a loss too, whose backward would be a second one (give a loss and"), (lambda: None, 2, "gave nothing and called no backward"),
                 (lambda: 3.0, 2, "gave a float"), (lambda: layer(), 2, "gave a tensor of shape [2, 4], which is no loss"),
                 (lambda: torch.ones(1), 2, "needs no gradient"), (lambda: (1, 2), 2, "gave 2 values"),
                 (lambda: (nn.Linear(4, 4), torch.ones(2, 4), {}, 1), 2, "a module and more than"),
@@ -388,12 +394,7 @@ class FunctionTest(unittest.TestCase):
             with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor * 1):
                 return module(x)
 
-        def twice():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's, of the cycle that such a gradient is
-                nn.Linear(8, 8)(torch.ones(4, 8)).square().sum().backward(create_graph=True)
-
-        for function in (step(lambda module, x: module(x)), step(offloads), twice):
+        for function in (step(lambda module, x: module(x)), step(offloads)):
             made(function).replay()
 
     def test_tensors_from_before_the_function_are_fake_ones_in_it(self):
@@ -457,6 +458,26 @@ class FunctionTest(unittest.TestCase):
             return x.sum()
 
         self.assertEqual(made(one_by_one).unit, "Twice")
+
+    def test_steps_that_differentiate_their_backward(self):
+        """As of a recorded step, a backward that saves for a further one is not modelled; with a region in it, it is no recompute either."""
+        def backward():
+            nn.Linear(8, 8)(torch.ones(4, 8)).square().sum().backward(create_graph=True)
+
+        def backward_of_a_region():
+            checkpoint(nn.Linear(8, 8), torch.ones(4, 8), use_reentrant=False).square().sum().backward(create_graph=True)
+
+        def gradient(create_graph=True):
+            module = nn.Linear(8, 8)
+            given, = torch.autograd.grad(module(torch.ones(4, 8)).square().sum(), module.weight, create_graph=create_graph)
+            return (module(torch.ones(4, 8)) * given.sum()).sum()
+
+        for function in (backward, backward_of_a_region, gradient):
+            with self.subTest(function.__name__), self.assertRaises(Failure) as caught:
+                made(function)
+            self.assertEqual(caught.exception.status, 3)
+            self.assertIn("differentiates its own backward (create_graph=True), which is not modelled", caught.exception.text())
+        made(lambda: gradient(create_graph=False)).replay()
 
     def test_modules_that_only_follow_one_another(self):
         """Two models in a row are one forward: what stands between is no loss."""

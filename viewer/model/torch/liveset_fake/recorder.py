@@ -74,8 +74,8 @@ class Recorder(TorchDispatchMode):
         self.phase = FORWARD
         self.started = False
         self.paused = False
-        self.double_backward = False  # the backward that runs makes a graph of itself
         self.remakes = False   # backward runs a piece of forward again
+        self.differentiates = False  # torch.autograd.grad in forward makes a graph of what it runs
         self.returned = False  # whether the script's function has
         self.caller = None     # code of the function of ours that calls it: what dies there dies with the returned function's frame
         self.held = []       # storages
@@ -150,8 +150,9 @@ class Recorder(TorchDispatchMode):
         if self.paused or function.namespace in SILENT:
             return function(*arguments, **keywords)
         # The engine runs nodes without grad; whoever turns it on inside of one makes a piece of the forward's graph again.
-        if self.phase == BACKWARD and torch.is_grad_enabled() and not self.double_backward and torch._C._current_autograd_node():
-            self.remakes = True
+        if torch.is_grad_enabled() and torch._C._current_autograd_node():
+            self.remakes |= self.phase == BACKWARD
+            self.differentiates |= self.phase in (FORWARD, LOSS)
         node = self._node()
         # torch.tensor(...) and the like: the data as Python had it, which becomes the result itself.
         given = tensors_in(arguments, []) if function is not LIFT else []

@@ -17,6 +17,9 @@ RETURNS = "it gives a loss, or (module, arguments) or (module, arguments, keywor
 CHECKPOINTS = ("the step recomputes: a model comes from a step without checkpointing",
                "turn checkpointing off in it; liveset predict MODEL --policy full says what it would take with it")
 
+DIFFERENTIATES = ("the step differentiates its own backward (create_graph=True), which is not modelled",
+                  "a model comes from a step whose backward saves nothing")
+
 
 def apply_to_module(module, function, recurse=True):
     """nn.Module._apply for fake parameters: torch swaps them, which FakeTensorMode's weak references forbid. A parameter stays the same
@@ -102,7 +105,8 @@ class Step:
                 raise Failure(2, "the function calls backward more than once",
                               "give the step of one microbatch; `schedule { microbatches: N }` in the model file repeats it")
             self.backwards += 1
-            self.recorder.double_backward = bool(keywords.get("create_graph", arguments[2] if len(arguments) > 2 else False))
+            if keywords.get("create_graph", arguments[2] if len(arguments) > 2 else False):
+                raise Failure(3, *DIFFERENTIATES)
             self._walk(tensors)
             self.recorder.enter(BACKWARD)
         self.depth += 1
@@ -161,6 +165,8 @@ class Step:
 
     def _run(self):
         loss, self.optimizer = self._forward(self._call_function())
+        if self.recorder.differentiates:
+            raise Failure(3, *DIFFERENTIATES)
         if loss is not None:
             loss.backward()
         elif not self.backwards:
@@ -187,6 +193,10 @@ class Step:
         optimizer = None
         if parts and isinstance(parts[-1], torch.optim.Optimizer):
             optimizer = parts.pop()
+        if self.backwards and parts and parts[0] is not None:
+            given = "a loss" if isinstance(parts[0], torch.Tensor) else article(parts[0])
+            raise Failure(2, f"the function called backward itself and gave {given} too, whose backward would be a second one",
+                          "give a loss and call no backward, or call it and give nothing")
         if parts and isinstance(parts[0], torch.nn.Module):
             return self._call(*parts), optimizer
         if len(parts) != 1:
@@ -298,8 +308,9 @@ def model_of(function, options):
     except Failure:
         raise
     except (Exception, SystemExit) as error:
-        if step.recorder.remakes:  # which may be what failed
-            raise Failure(3, *CHECKPOINTS) from error
+        for found, what in ((step.recorder.remakes, CHECKPOINTS), (step.recorder.differentiates, DIFFERENTIATES)):
+            if found:  # which may be what failed
+                raise Failure(3, *what) from error
         elsewhere = {storage.device for storage in step.recorder.storages.values()} - {options.device, "cpu"}
         hint = "a step that was recorded has values: liveset run"
         if elsewhere:
