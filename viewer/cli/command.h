@@ -52,9 +52,9 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, const std::v
   return command.add_option_function<std::string>(name, choose, help)->option_text(words);
 }
 
-// An option that takes a size above 0 ("80GiB"); `chosen` gets its bytes.
+// An option that takes a size of at least `least` bytes, 1 or 0 ("80GiB"); `chosen` gets its bytes.
 CLI::Option* add_size_option(CLI::App& command, const std::string& name, const std::string& help,
-                             const std::function<void(std::uint64_t)>& chosen);
+                             const std::function<void(std::uint64_t)>& chosen, std::uint64_t least = 1);
 
 // What the command does once its words are known: `run(options, context)` gives a Status.
 template <class Options, class Run>

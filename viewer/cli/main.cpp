@@ -42,10 +42,12 @@ void add_strict_option(CLI::App& command, Context& context) {
 }
 
 CLI::Option* add_size_option(CLI::App& command, const std::string& name, const std::string& help,
-                             const std::function<void(std::uint64_t)>& chosen) {
-  const auto read = [name, chosen](const std::string& text) {
+                             const std::function<void(std::uint64_t)>& chosen, std::uint64_t least) {
+  const auto read = [name, chosen, least](const std::string& text) {
     const Result<std::uint64_t> bytes = ledger::parse_byte_size(text);
-    if (!bytes || *bytes == 0) throw CLI::ValidationError(name, "'" + text + "' is no size above 0 (as 80GiB, 24GB or a number of bytes)");
+    if (!bytes || *bytes < least)
+      throw CLI::ValidationError(name,
+                                 "'" + text + "' is no size" + (least == 0 ? "" : " above 0") + " (as 80GiB, 24GB or a number of bytes)");
     chosen(*bytes);
   };
   return command.add_option_function<std::string>(name, read, help)->option_text("BYTES");

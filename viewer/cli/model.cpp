@@ -63,39 +63,49 @@ Status run(const Options& options, Context& context) {
   return Done{};
 }
 
+constexpr const char* what_it_says =
+    R"(Of a TRACE: a step that was recorded without checkpointing. The file says every
+block that the step made, which operator made it, what the graph held of it and
+when it was freed; predict FILE --policy P then says what the step would take
+under P.
+
+Of a --torch function nothing runs on a device. FUNCTION builds the model and
+gives the loss, on tensors that have shapes and no data: neither a device nor
+the memory is needed, and it takes seconds.
+  def step():
+      model, x, y = Net(), torch.randn(64, 256), torch.randint(0, 10, (64,))
+      return F.cross_entropy(model(x), y), torch.optim.AdamW(model.parameters())
+It gives a loss; or (module, arguments) or (module, arguments, keywords): then
+the module's output, or its .loss, is summed. An optimizer behind these is
+followed through its second step, which finds the states of the first. A
+function that calls backward itself gives nothing.
+What the function lets go of when it returns is gone in backward, but for what
+lived before the first module was called: a batch stays.
+
+  liveset model --torch train.py:step -o m.textproto
+  liveset predict m.textproto --policy full
+  liveset model --torch train.py:step --device cuda --gpu h100 -- --batch 8
+      what stands behind -- are the script's own arguments
+
+Counted is what tensors take. What lives inside of one operator is not seen (a
+library's workspace, a copy that a kernel makes, the buffers of collectives),
+but for CPU convolutions, losses that reduce in place and cuBLAS, which are
+estimated. Costs are floating point operations where they are known, else bytes
+moved. torch.compile is off. A step that checkpoints is refused: the model is of
+the step without, and predict --policy says what checkpointing makes of it. So
+is a step that differentiates its own backward (create_graph=True). Where values
+decide what runs (.item(), `if x.sum() > 0`) there is no fake step: record it.
+
+The exit status is 2 when the call is at fault, 3 when the step cannot be
+followed.
+)";
+
 }  // namespace
 
 void add_model(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand(
       "model", "a model file for predict, plan and compare: of a recorded step, or of a step that was never run (--torch)");
-  command->footer(
-      "Of a TRACE: a step that was recorded without checkpointing. The file says every block that the step made, which operator made it, "
-      "what the\n"
-      "graph held of it and when it was freed; predict FILE --policy P then says what the step would take under P.\n\n"
-      "Of a --torch function nothing runs on a device. "
-      "FUNCTION builds the model and gives the loss, on tensors that have shapes and no data: neither a device nor the memory is needed, "
-      "and it takes seconds.\n"
-      "  def step():\n"
-      "      model, x, y = Net(), torch.randn(64, 256), torch.randint(0, 10, (64,))\n"
-      "      return F.cross_entropy(model(x), y), torch.optim.AdamW(model.parameters())\n"
-      "It gives a loss; or (module, arguments) or (module, arguments, keywords): then the module's output, or its .loss, is summed. An "
-      "optimizer "
-      "behind these is followed through its second step, which finds the states of the first. A function that calls backward itself gives "
-      "nothing.\n"
-      "What the function lets go of when it returns is gone in backward, but for what lived before the first module was called: a batch "
-      "stays.\n"
-      "  liveset model --torch train.py:step -o m.textproto\n"
-      "  liveset predict m.textproto --policy full\n"
-      "  liveset model --torch train.py:step --device cuda --gpu h100 -- --batch 8    the script's own arguments\n"
-      "Counted is what tensors take. What lives inside of one operator is not seen (a library's workspace, a copy that a kernel makes, the "
-      "buffers of collectives), but for CPU convolutions, losses that reduce in place and cuBLAS, which are estimated. Costs are floating "
-      "point "
-      "operations where they are known, else bytes moved. torch.compile is off. A step that checkpoints is refused: the model is of the "
-      "step "
-      "without, and predict --policy says what checkpointing makes of it. Where values decide what runs (.item(), `if x.sum() > 0`) "
-      "there is no "
-      "fake step: record it.\n"
-      "The exit status is 2 when the call is at fault, 3 when the step cannot be followed.");
+  command->footer(what_it_says);
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")->option_text(" ");
   add_torch_options(*command, options->torch);

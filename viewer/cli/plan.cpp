@@ -5,24 +5,17 @@
 #include "viewer/cli/commands.h"
 #include "viewer/cli/step_options.h"
 #include "viewer/cli/traces.h"
-#include "viewer/ledger/quantity.h"
 #include "viewer/report/plan_report.h"
 
 namespace liveset::cli {
 namespace {
 
 struct Options : StepOptions {
-  std::string model, budget;
+  std::string model;
+  std::optional<std::uint64_t> budget;
   std::vector<std::string> policies;
   bool sweep = false;
 };
-
-Result<std::optional<std::uint64_t>> parse_budget(const std::string& text) {
-  if (text.empty()) return std::optional<std::uint64_t>();
-  const Result<std::uint64_t> bytes = ledger::parse_byte_size(text);
-  if (bytes) return std::optional(*bytes);
-  return Error{ErrorKind::usage, "", {}, "--budget '" + text + "' " + bytes.error().what, "give 80GiB, 24 GB or a number of bytes"};
-}
 
 // The step that a model file describes, or that a trace recorded.
 struct Subject {
@@ -49,8 +42,6 @@ Result<Subject> subject_of(const Options& options, const Context& context) {
 }
 
 Status run(const Options& options, Context& context) {
-  Result<std::optional<std::uint64_t>> budget = parse_budget(options.budget);
-  if (!budget) return budget.take_error();
   model::SearchOptions wanted;
   for (const std::string& text : options.policies) {
     Result<model::Policy> policy = model::parse_policy(text);
@@ -60,7 +51,7 @@ Status run(const Options& options, Context& context) {
   const Result<Subject> subject = subject_of(options, context);
   if (!subject) return subject.error();
   ProgressBar bar("planning " + options.model);
-  wanted.budget = *budget;
+  wanted.budget = options.budget;
   wanted.progress = bar.callback();
   Result<model::SearchResult> result = model::search(subject->model, wanted);
   if (!result) return result.take_error();
@@ -68,7 +59,7 @@ Status run(const Options& options, Context& context) {
   report.model = options.model;
   report.estimate = subject->model.estimate;
   report.layers = subject->model.units.size();
-  report.budget = *budget;
+  report.budget = options.budget;
   report.times = subject->model.costs_are_times();
   report.result = std::move(*result);
   if (context.format == Format::json)
@@ -82,35 +73,53 @@ Status run(const Options& options, Context& context) {
   return Done{};
 }
 
+constexpr const char* what_it_says =
+    R"(The peak is that of requested bytes, statics included; the extra cost is what
+runs again, in the model's unit (nanoseconds of a recorded step; JSON:
+`cost_unit`, null where it is the model's own). What is called an estimate says
+why.
+
+frontier: bytes against extra cost; nothing that was tried beats a line in both.
+Rotor chains are optimal among persistent schedules (where their sizes have to
+be rounded, nearly); chains of up to 12 layers are searched exactly, over every
+schedule, and 'found by' marks what that found. Of other models, and of recorded
+steps, sets of modules of the whole tree are tried, no region inside of another:
+all of them where they are few, else the best that was found is listed; and
+operators whose outputs all layers keep. Each is a policy that predict and
+whatif take.
+
+Beside it stand rules of thumb (full, sqrt, segment:5, segment:10, over:10MB,
+under:5ms) and what --policy names: above frontier is the extra cost beyond that
+of the fastest plan that is as small ('all of it' where that plan has none),
+bytes above those beyond the smallest plan that is as fast.
+
+'infeasible, least is N': nothing of what is named behind it needs less; 'least
+found is N': there may be something that does.
+
+Regions of numbered modules are printed as a range, regions:GPT.bs.0..5, which
+every command takes. A long policy ends in 'and N others' in the table of the
+frontier: that is no policy, csv, md and json have all of it. In csv and md
+`list` says whether a row fits the budget, is of the frontier, or is a given
+policy.
+
+  liveset plan m.textproto --budget 24GiB
+  liveset plan none.liveset --sweep --policy selective:addmm
+
+The exit status is 1 when nothing fits.
+)";
+
 }  // namespace
 
 void add_plan(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("plan", "the checkpointing policy that fits a budget of bytes, and the whole frontier");
-  command->footer(
-      "The peak is that of requested bytes, statics included; the extra cost is what runs again, in the model's unit (nanoseconds of a "
-      "recorded step). What is called an estimate says why.\n"
-      "frontier: bytes against extra cost; nothing that was tried beats a line in both. Rotor chains are optimal among persistent "
-      "schedules (where their sizes have to be rounded, nearly); chains of up to 12 layers are searched exactly, over every schedule, and "
-      "'found by' marks what that found. Of other "
-      "models, and of recorded steps, sets of modules of the whole tree are tried, no region inside of another: all of them where they "
-      "are few, else the best that was found is listed; and operators whose outputs all layers keep. Each is a policy that predict and "
-      "whatif take.\n"
-      "Beside it stand rules of thumb (full, sqrt, segment:5, segment:10, over:10MB, under:5ms) and what --policy names: above frontier "
-      "is the extra cost beyond that of the fastest plan that is as small, bytes above those beyond the smallest plan that is as fast.\n"
-      "'infeasible, least is N': nothing of what is named behind it needs less; 'least found is N': there may be something that does.\n"
-      "Regions of numbered modules are printed as a range, regions:GPT.bs.0..5, which every command takes. A long policy ends in 'and N "
-      "others' in the table of the frontier: that is no policy, csv, md and json have all of it. In csv and md `list` says whether a row "
-      "fits the budget, is of the frontier, or is a given policy.\n"
-      "  liveset plan m.textproto --budget 24GiB\n"
-      "  liveset plan none.liveset --sweep --policy selective:addmm\n"
-      "The exit status is 1 when nothing fits.\n");
+  command->footer(what_it_says);
   const auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "model file (proto/MODEL.md tells its format), or the trace of a step without checkpointing")
       ->required()
       ->option_text(" ");
-  command->add_option("--budget", options->budget, "bytes that the peak may have: 24GiB, 80 GB, 1000")
-      ->option_text("BYTES")
-      ->check([](const std::string& text) { return text.empty() ? std::string("is empty") : std::string(); });
+  add_size_option(
+      *command, "--budget", "bytes that the peak may have: 24GiB, 80 GB, 1000", [options](std::uint64_t bytes) { options->budget = bytes; },
+      0);
   command->add_flag("--sweep", options->sweep, "list the whole frontier (default without --budget)");
   command->add_option("--policy", options->policies, "set this policy beside the frontier; may be given several times")
       ->option_text("POLICY")

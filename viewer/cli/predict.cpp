@@ -8,9 +8,13 @@
 #include "viewer/model/expectations.h"
 #include "viewer/report/expect_report.h"
 #include "viewer/report/model_report.h"
+#include "viewer/report/or_null.h"
 
 namespace liveset::cli {
 namespace {
+
+// Nobody reads on where a model has a million layers, and the figures that most people ask for stand above.
+constexpr std::size_t shown_events = 10'000;
 
 nlohmann::ordered_json conventions_json(const model::Conventions& conventions) {
   using Rerun = model::Conventions::Rerun;
@@ -30,7 +34,8 @@ struct Options : ModelOptions {
 nlohmann::ordered_json head_of(const Options& options, const model::Model& model) {
   return {{"schema", "liveset.predict/1"},
           {"model", {{"file", options.model}, {"name", model.name}, {"layers", model.units.size()}}},
-          {"estimate", model.estimate.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(model.estimate)}};
+          {"estimate", report::or_null(model.estimate)},
+          {"cost_unit", report::or_null(model.cost_unit)}};
 }
 
 Status check_expected(const Options& options, Context& context) {
@@ -77,7 +82,7 @@ Status run(const Options& options, Context& context) {
   if (context.format == Format::table)
     if (const std::string text = report::memory_text(*outcome, style_of(context)); !text.empty()) std::cout << text << '\n';
   if (!options.curve)
-    print_logical(prediction.ledger, head, title, options.live, context);
+    print_logical(prediction.ledger, head, title, options.live, context, shown_events);
   else if (context.format == Format::json)
     report::write_curve_json(std::cout, model, prediction, head);
   else
@@ -85,29 +90,37 @@ Status run(const Options& options, Context& context) {
   return Done{};
 }
 
+constexpr const char* what_it_says =
+    R"(The ledger counts values; what was offloaded is still live in it. Memory is
+bytes of one step on the device, statics included; what is called an estimate
+says why. Costs are in the model's unit; copies to the host and back are in
+none.
+
+JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index`
+are the ledger's; `event` and `memory_event` inside of `memory` are rows of
+--curve. `forward_cost` has the re-runs in it, `extra_cost` is the re-runs, both
+in `cost_unit` (null: the model's own); `live_left_out` is what `live` does not
+list.
+The table lists what an event reads and what lives only where names are short,
+and up to 10,000 events; csv, md and json list all.
+
+  liveset predict m.textproto --policy full --curve --format csv
+      the memory of the step, event by event
+  liveset predict m.textproto --expect
+      exit status 1 where one is off
+
+Policies: )";
+constexpr const char* how_regions_run = R"(
+rotor:BYTES bounds what the stages hold; statics and gradients of parameters
+come on top (plan --budget bounds all). Regions run again as
+torch.utils.checkpoint(use_reentrant=False) does.
+)";
+
 }  // namespace
 
 void add_predict(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("predict", "what a model file says will be live: peak, forward layers, every event, memory");
-  command->footer(
-      "The ledger counts values; what was offloaded is still live in it. Memory is bytes of one step on the device, statics included; what "
-      "is called an estimate says why. Costs are in the model's unit; copies to the host and back "
-      "are "
-      "in none.\n"
-      "JSON numbers two lists: `peak.event`, `peak.bytes_event` and `events[].index` are the ledger's; `event` and `memory_event` inside "
-      "of "
-      "`memory` are rows of --curve. `forward_cost` has the re-runs in it, `extra_cost` is the re-runs; `live_left_out` is what `live` "
-      "does "
-      "not list.\n"
-      "The table lists what an event reads and what lives only where names are short; csv, md and json always do.\n"
-      "  liveset predict m.textproto --policy full --curve --format csv\n"
-      "      the memory of the step, event by event\n"
-      "  liveset predict m.textproto --expect\n"
-      "      exit status 1 where one is off\n"
-      "Policies: " +
-      std::string(model::policy_forms()) +
-      "\nrotor:BYTES bounds what the stages hold; statics and gradients of parameters come on top (plan --budget bounds all). Regions run "
-      "again as torch.utils.checkpoint(use_reentrant=False) does.\n");
+  command->footer(what_it_says + std::string(model::policy_forms()) + how_regions_run);
   auto options = std::make_shared<Options>();
   CLI::Option* policy = add_model_options(*command, *options);
   CLI::Option* curve =

@@ -65,23 +65,31 @@ Status run(const Options& options, Context& context) {
   return Done{};
 }
 
+constexpr const char* what_it_says =
+    R"(The step must have been recorded without checkpointing. Layers are its repeated
+modules that hold most (a transformer's blocks), each call one of them; --unit
+names others.
+
+Requested bytes follow the recorded allocations; allocated, active and reserved
+come from a simulation of the CUDA caching allocator, through all that the job
+did before, its earlier steps under the policy. Extra time is what the layers
+that run again took in the recorded forward; of offload, copies to the host and
+back are not in it.
+
+In JSON `event` and `memory_event` are rows of the predicted curve (`liveset
+model TRACE`, then predict --curve), no events of the trace; `forward_time_ns`
+is one forward without what runs again.
+
+Policies: )";
+constexpr const char* how_regions_run = R"(
+Regions run again as torch.utils.checkpoint(use_reentrant=False) does.
+)";
+
 }  // namespace
 
 void add_whatif(CLI::App& app, Context& context) {
   CLI::App* command = app.add_subcommand("whatif", "a recorded step under another checkpointing policy: its peak and its extra time");
-  command->footer(
-      "The step must have been recorded without checkpointing. Layers are its repeated modules (a transformer's blocks), or those of "
-      "--unit.\n"
-      "Requested bytes follow the recorded allocations; allocated, active and reserved come from a simulation of the CUDA caching "
-      "allocator, through all that the job did before, its earlier steps under the policy.\n"
-      "Extra time is what the layers that run again took in the recorded forward; of offload, copies to the host and back are not in it.\n"
-      "In JSON `event` and `memory_event` are rows of the predicted curve (`liveset model TRACE`, then predict --curve), no events of the "
-      "trace; `forward_time_ns` is one forward without what runs again.\n"
-      "Policies: " +
-      std::string(model::policy_forms()) +
-      "\nRegions run again as torch.utils.checkpoint(use_reentrant=False) does. Layers are the repeated modules that hold most, each call "
-      "one "
-      "of them; --unit names others.\n");
+  command->footer(what_it_says + std::string(model::policy_forms()) + how_regions_run);
   const auto options = std::make_shared<Options>();
   command->add_option("TRACE", options->trace, "a *.liveset file; of a run with several, the others are found beside it")
       ->required()

@@ -29,6 +29,8 @@ class NamedRuns {
   // Layers first, then modules: parents before children, in the order of the forward.
   const std::vector<NamedRun>& all() const { return runs_; }
 
+  bool is_layer(std::string_view name) const { return layers_.contains(name); }
+
   // What the pattern names (name_pattern.h): the layer or module of exactly this name; else all layers that it matches; else all modules
   // that it matches, the outermost of each path. Indices of all(), rising; empty: nothing is called so.
   // `looks` as in name_pattern.h.

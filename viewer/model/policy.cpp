@@ -85,7 +85,9 @@ std::string read_argument(Argument argument, std::string_view text, Policy& poli
     case Argument::count: return read_count(text, 1, policy.number);
     case Argument::bytes: return take(ledger::parse_byte_size(text), policy.number);
     case Argument::bytes_and_window: return read_offload(text, policy);
-    case Argument::cost: return take(ledger::parse_duration(text), policy.number);
+    case Argument::cost:
+      policy.in_time = text.find_first_not_of("0123456789. ") != std::string_view::npos;
+      return take(ledger::parse_duration(text), policy.number);
     case Argument::counts:
     case Argument::names:
     case Argument::moves: break;
@@ -209,6 +211,8 @@ class RegionWriter {
   RegionWriter(const Model& model, const Policy& policy) : model_(model), policy_(policy) {}
 
   Result<Regions> write() {
+    if (const std::string why = mismatch(model_, policy_); !why.empty())
+      return Error{ErrorKind::usage, "", {}, "policy '" + policy_.text + "': " + why, "give a number in their unit, as in under:1000"};
     out_.boundaries = {0};
     switch (policy_.kind) {
       case Kind::save_all: break;
@@ -307,8 +311,7 @@ class RegionWriter {
                        {},
                        "policy '" + policy_.text + "' has too many names, or too long ones, for so many modules",
                        "name modules by their whole paths"};
-        if (found.empty())
-          return no_such("layer and no module", name, model_.units.front().name + (layers() > 1 ? " to " + model_.units.back().name : ""));
+        if (found.empty()) return no_such("layer and no module", name, names_of(runs));
         chosen.insert(chosen.end(), found.begin(), found.end());
       }
     }
@@ -337,6 +340,19 @@ class RegionWriter {
     return {ErrorKind::usage, "", {}, "policy '" + policy_.text + "': the model has no " + what + " '" + name + "'", "it has " + there};
   }
 
+  // Layers and modules, for a message: the first and the last layer, and the first few modules that are none.
+  std::string names_of(const NamedRuns& runs) const {
+    constexpr std::size_t most = 8;
+    std::string text = (layers() > 1 ? "the layers " : "the layer ") + model_.units.front().name;
+    if (layers() > 1) text += " to " + model_.units.back().name;
+    std::size_t modules = 0;
+    for (const NamedRun& run : runs.all()) {
+      if (run.layer || run.number > 1 || runs.is_layer(run.path)) continue;
+      if (modules++ < most) text += (modules == 1 ? "; the modules " : ", ") + std::string(run.path);
+    }
+    return modules > most ? text + " and " + std::to_string(modules - most) + " others" : text;
+  }
+
   // Operators of the layers, for a message: the first few.
   std::string operators() const {
     std::vector<std::string> found;
@@ -362,15 +378,21 @@ class RegionWriter {
     std::vector<bool> chosen(model_.tensors.size());
     Offload all;
     all.window = policy_.window;
+    std::uint64_t largest = 0;
     for (const Op& op : model_.ops)
-      for (const std::uint32_t tensor : model_.list(op.writes))
-        if (op.phase == trace::Phase::forward && !chosen[tensor] && model_.tensors[tensor].value &&
-            model_.tensors[tensor].bytes >= policy_.number) {
-          chosen[tensor] = true;
-          all.tensors.push_back(tensor);
-        }
+      for (const std::uint32_t tensor : model_.list(op.writes)) {
+        if (op.phase != trace::Phase::forward || chosen[tensor] || !model_.tensors[tensor].value) continue;
+        largest = std::max(largest, model_.tensors[tensor].bytes);
+        if (model_.tensors[tensor].bytes < policy_.number) continue;
+        chosen[tensor] = true;
+        all.tensors.push_back(tensor);
+      }
     if (all.tensors.empty())
-      return bad_policy("policy '" + policy_.text + "': no value that backward needs has " + std::to_string(policy_.number) + " bytes");
+      return Error{ErrorKind::usage,
+                   "",
+                   {},
+                   "policy '" + policy_.text + "': no value that backward needs has " + std::to_string(policy_.number) + " bytes",
+                   "the largest has " + std::to_string(largest)};
     out_.offloaded.push_back(std::move(all));
     layer_by_layer();
     return std::move(out_);
@@ -442,6 +464,10 @@ std::string in_ranges(const std::string& text) {
   std::string out = "regions:";
   for (const std::string& name : with_ranges(policy->names)) out += (out.back() == ':' ? "" : ",") + name;
   return out;
+}
+
+std::string mismatch(const Model& model, const Policy& policy) {
+  return policy.in_time && !model.costs_are_times() ? "the model's costs are no times" : "";
 }
 
 Result<Regions> regions_of(const Model& model, const Policy& policy) {

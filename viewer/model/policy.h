@@ -7,7 +7,8 @@
 //   greedy:BYTES        a new segment where the bytes since the last cut exceed BYTES (Chen 2016)
 //   full                every layer (block) a segment of its own
 //   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
-//   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms)
+//   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms); a number without a unit is of the
+//                       model's own
 //   regions:A,B,...     these layers or modules of the tree, by name; a name may be a pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h
 //                       says what comes first), or have up to 4 ranges of numbers ("GPT.bs.0..5"). None may lie inside of another
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
@@ -52,6 +53,7 @@ struct Policy {
   };
   Kind kind = Kind::save_all;
   std::uint64_t number = 0;            // length of equal segments; bytes; cost; snapshots
+  bool in_time = false;                // of under: the cost was given as a time, with its unit
   std::uint64_t window = 0;            // of offload
   std::vector<std::uint64_t> lengths;  // segments
   std::vector<std::string> names;      // regions: layers, with their ranges; selective: operators
@@ -87,6 +89,9 @@ struct Regions {
   std::vector<Offload> offloaded;         // no tensor twice
   std::vector<std::uint64_t> boundaries;  // where segments of layers begin and end: 0 .. layers
 };
+
+// Why a policy means nothing to a model, whatever its layers are; empty: it may mean something.
+std::string mismatch(const Model& model, const Policy& policy);
 
 // Of every policy but revolve, rotor and moves, which are no set of regions.
 Result<Regions> regions_of(const Model& model, const Policy& policy);

@@ -37,6 +37,9 @@ class Executor {
     tensors_ = model_.tensors.size() + schedule_.extra.size();
     if (Status status = check_microbatches(model_, tensors_); !status) return status.take_error();
     states_.resize(tensors_ * microbatches);
+    const bool made_by_layers = (ledger_ || !schedule_.region_inputs.empty()) && is_made_by_layers();
+    // Values that a program names itself (liveset.h), which cannot say what a region holds: recorded, they are activations.
+    if (made_by_layers) schedule_.region_inputs.clear();
     for (const Instruction& instruction : schedule_.instructions) {
       follow(instruction);
       if (failed_) return Error{ErrorKind::unreadable, "", {}, one_line("bad model: " + wrong_), ""};
@@ -44,8 +47,7 @@ class Executor {
     phase_ = Phase::optimizer;
     if (!coming_.empty()) come(true);
     out_.ledger = builder_.finish();
-    out_.ledger.has_layers =
-        std::any_of(model_.tensors.begin(), model_.tensors.end(), [](const Tensor& tensor) { return tensor.layer > 0; });
+    out_.ledger.has_layers = made_by_layers;
     out_.boundaries = std::move(schedule_.boundaries);
     out_.extra = std::move(schedule_.extra);
     std::move(came_.begin(), came_.end(), std::back_inserter(out_.extra));
@@ -63,6 +65,18 @@ class Executor {
     std::uint32_t copy = none;  // block of the second making of a kept value
     std::uint32_t made = 0;     // how often
   };
+
+  // Whether each forward op is a layer that makes a value: then the makings that the ledger counts are layers. Ops of a layer are not.
+  bool is_made_by_layers() const {
+    const auto ops = std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.phase == Phase::forward; });
+    if (model_.units.size() != static_cast<std::size_t>(ops)) return false;
+    return std::all_of(model_.units.begin(), model_.units.end(), [&](const Unit& unit) {
+      const auto writes = model_.list(model_.ops[unit.begin].writes);
+      return unit.end == unit.begin + 1 && std::any_of(writes.begin(), writes.end(), [&](std::uint32_t tensor) {
+               return model_.tensors[tensor].value && model_.tensors[tensor].layer > 0;
+             });
+    });
+  }
 
   const Tensor& tensor_of(std::uint32_t tensor) const {
     return tensor < model_.tensors.size() ? model_.tensors[tensor] : schedule_.extra[tensor - model_.tensors.size()];
@@ -198,12 +212,15 @@ class Executor {
     say(state.life == Life::unborn || (state.life == Life::released && !described.value) ? LogicalKind::create : LogicalKind::rerun, tensor,
         reads);
     state.life = Life::live;
-    const bool again = described.value && state.made > 0;
-    state.block = add_block(tensor, op, described.bytes,
-                            again && described.memory_class == trace::MemoryClass::activation ? trace::MemoryClass::recomputed_activation
-                                                                                              : described.memory_class,
-                            state.made);
+    state.block = add_block(tensor, op, described.bytes, class_of_making(tensor, described.value && state.made > 0), state.made);
     ++state.made;
+  }
+
+  trace::MemoryClass class_of_making(std::uint32_t tensor, bool again) const {
+    const trace::MemoryClass stated = tensor_of(tensor).memory_class;
+    if (stated != trace::MemoryClass::activation && stated != trace::MemoryClass::temporary) return stated;
+    if (again) return stated == trace::MemoryClass::activation ? trace::MemoryClass::recomputed_activation : stated;
+    return tensor < schedule_.region_inputs.size() && schedule_.region_inputs[tensor] ? trace::MemoryClass::checkpoint_input : stated;
   }
 
   // The gradient of a later microbatch is added to the first one's.

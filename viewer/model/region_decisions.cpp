@@ -104,6 +104,7 @@ class Decider {
     if (model_.conventions.drop_at_region_end) find_outputs();
     find_stops();
     find_pinned();
+    find_region_inputs();
     find_returns();
     for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
       const std::uint32_t own = out_.home(tensor);
@@ -277,6 +278,29 @@ class Decider {
       if (tensors_[tensor].pinned_until != none) out_.unpinned[tensors_[tensor].pinned_until].push_back(tensor);
   }
 
+  // As torch.utils.checkpoint holds its arguments. What the graph holds too is an activation, as it is without the region.
+  void find_region_inputs() {
+    std::vector<bool> held(tensors_.size());  // by the graph, outside of regions that run again
+    const auto runs_again = [&](std::uint32_t op) { return region_of_[op] != none && regions_[region_of_[op]].done != none; };
+    for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
+      const Op& op = model_.ops[index];
+      const bool is_forward = op.phase == Phase::forward || op.phase == Phase::loss;
+      if (runs_again(is_forward ? index : op.forward == none ? index : op.forward)) continue;
+      for (const std::uint32_t tensor : model_.list(is_forward ? op.saves : op.reads)) held[tensor] = true;
+    }
+    for (std::uint32_t index = 0; index < regions_.size(); ++index) {
+      const Region& region = recomputed_[index];
+      if (regions_[index].done == none) continue;
+      for (std::uint32_t op = region.begin; op < region.end; ++op)
+        for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
+          for (const std::uint32_t tensor : model_.list(slice)) {
+            const bool outside = tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
+            const bool lives_on = model_.tensors[tensor].value || tensors_[tensor].pinned_until != none;
+            if (outside && lives_on && !held[tensor]) tensors_[tensor].region_input = true;
+          }
+    }
+  }
+
   // Where reads are not known, what the last op before a region left is taken for what the region is called with. Many regions may be
   // called with what one op made: each of its tensors waits for the last backward of those that begin before the tensor goes.
   void pin_arguments() {
@@ -300,6 +324,7 @@ class Decider {
         if (freed == none || count == 0 || of.done[count - 1] <= freed) continue;
         if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < of.done[count - 1])
           tensors_[tensor].pinned_until = of.done[count - 1];
+        if (!model_.tensors[tensor].value) tensors_[tensor].region_input = true;  // a value's ops say whether it is
       }
   }
 

@@ -31,6 +31,7 @@ struct RegionDecisions {
     bool kept = true;                   // not dropped in the forward
     bool kept_output = false;           // of an operator whose outputs its region keeps
     bool saved_at_home = false;         // by an op of the region that makes it
+    bool region_input = false;          // regions hold it to run again, and nothing else of backward does
     bool copied = false;                // kept, and made again by its own region as a tensor of its own
   };
   struct OfRegion {

@@ -23,6 +23,7 @@ class RegionSchedule {
   Schedule write() {
     out_.boundaries = std::move(regions_.boundaries);
     decisions_ = decide_regions(model_, regions_.recomputed);
+    find_region_inputs();
     keep_said_.resize(model_.tensors.size());
     add_random_states();
     find_offloads();
@@ -254,6 +255,13 @@ class RegionSchedule {
     return own != none && model_.tensors[tensor].value && !now_.reruns[own] && decisions_.regions[own].done != none &&
            decisions_.tensors[tensor].producer < decisions_.regions[own].stop &&
            !decisions_.op_keeps_outputs(decisions_.tensors[tensor].producer);
+  }
+
+  void find_region_inputs() {
+    if (regions_.recomputed.empty()) return;
+    out_.region_inputs.resize(model_.tensors.size());
+    for (std::size_t tensor = 0; tensor < out_.region_inputs.size(); ++tensor)
+      out_.region_inputs[tensor] = decisions_.tensors[tensor].region_input;
   }
 
   // Where the step without checkpointing frees the tensor.

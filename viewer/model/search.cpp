@@ -121,8 +121,8 @@ class Search {
       rule.candidate.policy = text;
       if (policy.kind == Policy::Kind::equal_segments && policy.number > layers) {
         rule.refused = "the model has " + std::to_string(layers) + (layers == 1 ? " layer" : " layers");
-      } else if (policy.kind == Policy::Kind::under && !model_.costs_are_times()) {
-        rule.refused = "the model's costs are no times";
+      } else if (std::string why = mismatch(model_, policy); !why.empty()) {
+        rule.refused = std::move(why);
       } else if (Result<Listed> each = listed(policy); each) {
         rule = std::move(*each);
       } else {

@@ -88,6 +88,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   if (!counters) return counters.take_error();
   Outcome out;
   out.policy = policy.text;
+  out.of_estimates = !model.estimate.empty();
   out.counters = *counters;
   const MemoryCurve& memory = prediction.memory;
   for (const CounterKind kind : counter_kinds)

@@ -29,6 +29,7 @@ struct Outcome {
 
   std::string policy;
   PredictedCounters counters;
+  bool of_estimates = false;                             // Model::estimate: then so is every figure
   std::array<bool, counter_kinds.size()> is_estimate{};  // by CounterKind: of that peak (MemoryEvent::is_estimate)
   bool phase_is_estimate[trace::phase_count] = {};
   bool peak_is_rounded = false;  // of requested (MemoryCurve)

@@ -27,7 +27,7 @@ ordered_json peak_json(const model::Outcome& outcome, CounterKind kind, const Co
           {"event", event},
           {"memory_event", event},  // as compare calls it beside the ledger's events
           {"phase", trace::phase_name(peak.phase)},
-          {"estimate", is_estimate(outcome, kind)}};
+          {"estimate", outcome.of_estimates || is_estimate(outcome, kind)}};
 }
 
 // Goes through a memory curve: what the row of an event says.
@@ -53,6 +53,7 @@ class Curve {
     change_ = static_cast<std::int64_t>(event.alloc ? block_->bytes : ~block_->bytes + 1);
   }
 
+  bool is_estimate(const MemoryEvent& event) const { return event.is_estimate || !model_.estimate.empty(); }
   std::string op() const { return op_ == nullptr ? "" : op_->name.empty() ? op_->id : op_->name; }
   std::string module() const { return op_ == nullptr || op_->module == model::none ? "" : model_.modules[op_->module]; }
   std::string value() const { return prediction_.tensor_name(model_, block_->tensor); }
@@ -110,7 +111,8 @@ ordered_json outcome_json(const model::Outcome& outcome, CounterKind counter, bo
   for (std::size_t phase = 0; phase < trace::phase_count; ++phase)
     if (outcome.phase_peak[phase] != 0)
       json["phases"][std::string(trace::phase_name(static_cast<trace::Phase>(phase)))] = {
-          {"peak_bytes", outcome.phase_peak[phase]}, {"estimate", outcome.phase_is_estimate[phase] || outcome.phase_is_rounded[phase]}};
+          {"peak_bytes", outcome.phase_peak[phase]},
+          {"estimate", outcome.of_estimates || outcome.phase_is_estimate[phase] || outcome.phase_is_rounded[phase]}};
   json["classes"] = held_classes_json(outcome.class_bytes);
   json["parts"] = ordered_json::array();
   for (const model::PeakPart& part : outcome.parts) {
@@ -189,7 +191,7 @@ void write_curve(std::ostream& out, const model::Model& model, const model::Pred
                            Cell::words(text ? format_change(curve.change(), style.exact_bytes) : std::to_string(curve.change())),
                            Cell::bytes(curve.requested())});
     if (!text) {
-      row.push_back(Cell::words(event.is_estimate ? "yes" : ""));
+      row.push_back(Cell::words(curve.is_estimate(event) ? "yes" : ""));
       for (std::size_t index = 0; index < trace::class_count; ++index)
         if (curve.occurs(index)) row.push_back(Cell::bytes(curve.classes()[index]));
     }
@@ -213,7 +215,7 @@ void write_curve_json(std::ostream& out, const model::Model& model, const model:
             {"value", curve.value()},
             {"change", curve.change()},
             {"requested", curve.requested()},
-            {"estimate", event.is_estimate},
+            {"estimate", curve.is_estimate(event)},
             {"classes", held_classes_json(curve.classes())}};
   });
 }

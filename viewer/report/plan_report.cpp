@@ -16,7 +16,7 @@ constexpr const char* exact_search = "exact search";
 
 ordered_json candidate_json(const PlanReport& report, const Candidate& candidate) {
   ordered_json json{{"policy", candidate.policy},
-                    {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", candidate.is_estimate()}}},
+                    {"peak", {{"bytes", candidate.peak_bytes}, {"estimate", !report.estimate.empty() || candidate.is_estimate()}}},
                     {"extra_cost", candidate.extra_cost}};
   if (report.result.backward_cost) json["makespan"] = candidate.forward_cost + *report.result.backward_cost;
   json["forward_cost"] = candidate.forward_cost;
@@ -59,7 +59,11 @@ ordered_json listed_json(const PlanReport& report, const model::Listed& listed) 
 }
 
 std::string extra_title(const PlanReport& report) { return report.times ? "extra time" : "extra cost"; }
+// In a table: plan_text says below it what costs are counted in.
 std::string cost_text(const PlanReport& report, std::uint64_t cost) { return report.times ? format_time(cost) : format_count(cost); }
+std::string cost_with_unit(const PlanReport& report, std::uint64_t cost) {
+  return cost_text(report, cost) + (report.times ? "" : cost == 1 ? " unit of the model's cost" : " units of the model's cost");
+}
 Cell cost_cell(const PlanReport& report, TableFormat format, std::uint64_t cost) {
   return report.times && format != TableFormat::csv ? Cell::words(format_time(cost)) : Cell::count(cost);
 }
@@ -89,7 +93,7 @@ Cell peak_cell(const Candidate& candidate, TableFormat format, const Style& styl
 std::string above_text(const Distance& distance) {
   if (!distance.cost) return "-";
   if (*distance.cost == 0) return "0%";
-  return distance.frontier_cost == 0 ? "needs none" : format_percent(*distance.cost, distance.frontier_cost);
+  return distance.frontier_cost == 0 ? "all of it" : format_percent(*distance.cost, distance.frontier_cost);
 }
 
 std::string listed_table(const PlanReport& report, const std::string& title, const std::vector<model::Listed>& all, const Style& style) {
@@ -126,6 +130,7 @@ ordered_json plan_json(const PlanReport& report) {
   const model::SearchResult& result = report.result;
   ordered_json json{{"schema", "liveset.plan/1"}, {"model", report.model}, {"layers", report.layers}};
   json["estimate"] = report.estimate.empty() ? ordered_json(nullptr) : ordered_json(report.estimate);
+  json["cost_unit"] = report.times ? ordered_json("ns") : ordered_json(nullptr);
   if (report.budget) {
     json["budget"] = *report.budget;
     json["feasible"] = result.best.has_value();
@@ -163,7 +168,7 @@ std::string plan_table(const PlanReport& report, TableFormat format, const Style
   const auto add = [&](const Candidate& candidate, std::string_view list) {
     std::vector<Cell> row{peak_cell(candidate, format, style), cost_cell(report, format, candidate.extra_cost),
                           Cell::percent(candidate.extra_cost, std::max<std::uint64_t>(candidate.forward_cost - candidate.extra_cost, 1))};
-    if (!text) row.push_back(Cell::words(candidate.is_estimate() ? "yes" : ""));
+    if (!text) row.push_back(Cell::words(!report.estimate.empty() || candidate.is_estimate() ? "yes" : ""));
     if (found_by) row.push_back(Cell::words(candidate.searched ? exact_search : ""));
     row.push_back(Cell::words(text ? policy_text(candidate.policy) : candidate.policy));
     if (!text) row.push_back(Cell::words(list));
@@ -186,7 +191,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
     const Candidate& best = *result.best;
     text += "policy        " + printable(model::in_ranges(best.policy), style) + "\npeak          " + bytes(best.peak_bytes) + " of " +
             bytes(*report.budget) + (best.peak_is_estimate ? ", an estimate" : "") + "\nextra cost    " +
-            cost_text(report, best.extra_cost) + " (" +
+            cost_with_unit(report, best.extra_cost) + " (" +
             format_percent(best.extra_cost, std::max<std::uint64_t>(best.forward_cost - best.extra_cost, 1)) + " of a forward)\n";
     if (best.searched) text += "found by      " + std::string(exact_search) + "\n";
     if (!best.operations.empty() && !best.policy.starts_with("moves:")) {
@@ -206,6 +211,9 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
   }
   if (!result.given.empty()) text += listed_table(report, "policy", result.given, style);
   if (all) text += listed_table(report, "rule of thumb", result.rules, style);
+  if (!report.times && (all || !result.given.empty()) && !result.frontier.empty())
+    text += "\ncosts are in units of the model's own; a forward without re-runs takes " +
+            format_count(result.frontier.front().forward_cost - result.frontier.front().extra_cost) + "\n";
   for (const model::Absent& absent : result.absent)
     text += (&absent == result.absent.data() ? "\n" : "") + wrapped(absent.planner + " left out: " + absent.why, style, 2) + "\n";
   if (shows(result, all, &Candidate::peak_is_estimate)) text += "\n" + wrapped(std::string(estimate_reason), style, 2) + "\n";

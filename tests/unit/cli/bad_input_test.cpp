@@ -98,7 +98,7 @@ TEST(BadInput, PoliciesThatNameNothingAreRefusedByEveryCommandThatTakesOne) {
     std::string policy, says;
   };
   const Case cases[] = {
-      {"regions:nothing", "'nothing'"},
+      {"regions:nothing", "the model has no layer and no module 'nothing' (it has the layers h1 to h6)"},
       {"selective:nothing", "the model has no operator 'nothing'"},
       {"offload:1TiB", "no value that backward needs has 1099511627776 bytes"},
       {"by-hand", "the model file has no region"},
@@ -106,6 +106,7 @@ TEST(BadInput, PoliciesThatNameNothingAreRefusedByEveryCommandThatTakesOne) {
       {"rotor:1", "is infeasible, least is 24 bytes"},
       {"revolve:0", "the number of snapshots must be a whole number of at least 1"},
       {"under:5xs", "the cost has the unknown unit 'xs'"},
+      {"under:5ms", "policy 'under:5ms': the model's costs are no times"},
       {"over:1.5GiB/s", "the size has the unknown unit 'GiB/s'"},
       {"moves:f1,b1,f2", "move 2, b1, is not possible: another layer is to be reversed first"},
       {"everything", "unknown policy 'everything'"},
@@ -193,7 +194,7 @@ TEST(BadInput, OptionsThatDoNotApplyAreRefused) {
       {"model " + trace + " --gpu h100", "--gpu requires --torch"},
       {"model " + trace + " --python python3", "--python requires --torch"},
       {"model " + trace + " -- --batch 8", "what stands behind -- is for the script of --torch"},
-      {"plan " + chain + " --budget ''", "--budget: is empty"},
+      {"plan " + chain + " --budget ''", "--budget: '' is no size"},
       {"plan " + chain + " --step 3", "are for a trace, and this is a model file"},
       {"plan " + chain + " --strict", "--strict is for a trace, and this is a model file"},
       {"import " + trace, "is a trace already"},

@@ -52,6 +52,23 @@ TEST_F(PlanCommand, SaysWhetherTheLeastIsCertain) {
               AllOf(HasSubstr("is infeasible, least found is "), HasSubstr(" bytes (with the layers in 40 groups)")));
 }
 
+// Costs of a model that says no unit are counted in its own, and said to be. Save-all needs 56 bytes, and at 40 two layers run again; full
+// runs all six again and saves nothing, where the frontier has no extra cost.
+TEST_F(PlanCommand, CostsSayWhatTheyAreCountedIn) {
+  const std::string layers = "chain { length: 6 bytes: 8 cost: 1 }\n", chain = written(layers);
+  const std::string text = run_program("liveset plan " + chain + " --budget 40 --policy full").out;
+  EXPECT_THAT(text, HasSubstr("extra cost    2 units of the model's cost (33.3% of a forward)\n"));
+  EXPECT_THAT(text, HasSubstr("\n  full    56 B           6       all of it         24 B\n\n"
+                              "costs are in units of the model's own; a forward without re-runs takes 6\n"));
+  EXPECT_EQ(json::parse(run_program("liveset plan " + chain + " --format json").out)["cost_unit"], nullptr);
+  EXPECT_EQ(json::parse(run_program("liveset predict " + chain + " --format json").out)["cost_unit"], nullptr);
+  const std::string timed = written("cost_unit: 'ns'\n" + layers);
+  const std::string times = run_program("liveset plan " + timed + " --budget 40 --policy full").out;
+  EXPECT_THAT(times, AllOf(HasSubstr("extra cost    2 ns (33.3% of a forward)\n"), Not(HasSubstr("units"))));
+  EXPECT_EQ(json::parse(run_program("liveset plan " + timed + " --format json").out)["cost_unit"], "ns");
+  EXPECT_EQ(json::parse(run_program("liveset predict " + timed + " --format json").out)["cost_unit"], "ns");
+}
+
 // What a plan is called, predict takes, and says the same of it.
 TEST_F(PlanCommand, EveryPolicyOfTheFrontierIsOneThatPredictTakes) {
   const std::string chain = written("chain { length: 6 bytes: 8 }\n");
@@ -84,7 +101,7 @@ TEST_F(PlanCommand, BudgetsAreWrittenAsSizesAre) {
   for (const char* budget : {"lots", "3KiBs", "-1"}) {
     const Ran ran = run_program("liveset plan " + chain + " --budget=" + budget);
     EXPECT_EQ(ran.status, 2) << budget;
-    EXPECT_THAT(ran.err, HasSubstr("give 80GiB, 24 GB or a number of bytes")) << budget;
+    EXPECT_THAT(ran.err, HasSubstr("--budget: '" + std::string(budget) + "' is no size (as 80GiB, 24GB or a number of bytes)")) << budget;
   }
 }
 

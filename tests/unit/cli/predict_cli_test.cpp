@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "tests/support/acceptance.h"
 #include "tests/support/run_program.h"
 
@@ -153,6 +156,18 @@ TEST(PredictCommand, EventsOfTheLedgerAndOfTheCurveAreToldApart) {
   EXPECT_NE(peak.at("memory_event"), ledger.at("peak").at("event"));
   const std::string help = run_program("liveset predict --help").out;
   EXPECT_THAT(help, HasSubstr("`memory_event`"));
+}
+
+// A chain of 5,000 layers has 20,004 events: each of the 5,001 values is created, kept and released, 5,000 backwards and the loss use one.
+TEST(PredictCommand, ATableForPeopleEnds) {
+  const TemporaryFolder folder;
+  const std::string model = folder.file("long.textproto");
+  std::ofstream(model) << "chain { length: 5000 bytes: 8 }\n";
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  const Ran table = run_program("liveset predict " + model);
+  EXPECT_THAT(table.out, ::testing::EndsWith("(10,004 more events; --format csv lists all)\n"));
+  EXPECT_LT(lines(table.out), 10'020);
+  EXPECT_EQ(lines(run_program("liveset predict " + model + " --format csv").out), 20'005);
 }
 
 // 61 values of 8 bytes live at the peak of a chain of 60 layers, and 50 are listed.

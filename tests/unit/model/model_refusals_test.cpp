@@ -252,5 +252,25 @@ TEST(ModelRefusals, OperatorsThatNoOpHas) {
   }
 }
 
+// So are layers and modules: the first few of many. And what no value is as large as.
+TEST(ModelRefusals, ModulesThatTheModelHasNot) {
+  std::string ops;
+  for (int i = 0; i < 12; ++i) ops += "op { id: 'o" + std::to_string(i) + "' module: 'net.bs." + std::to_string(i) + ".f' }\n";
+  const Result<Model> model =
+      parse_model("general { unit: 'net.bs.*'\ntensor { id: 'x' bytes: 40 }\n" + ops +
+                      "op { id: 's' module: 'net.bs.11.f' writes: 'x' saves: 'x' }\nop { phase: 'loss' reads: 'x' } }",
+                  "");
+  ASSERT_TRUE(model) << model.error().message();
+  const auto refused = [&](const std::string& policy) {
+    const Result<Prediction> prediction = predict(*model, *parse_policy(policy));
+    return prediction ? "accepted" : prediction.error().message();
+  };
+  EXPECT_EQ(refused("regions:net.bs.1.g"),
+            "policy 'regions:net.bs.1.g': the model has no layer and no module 'net.bs.1.g' (it has the layers net.bs.0 to net.bs.11; the "
+            "modules net, net.bs, net.bs.0.f, net.bs.1.f, net.bs.2.f, net.bs.3.f, net.bs.4.f, net.bs.5.f and 6 others)");
+  EXPECT_EQ(refused("offload:41"), "policy 'offload:41': no value that backward needs has 41 bytes (the largest has 40)");
+  EXPECT_EQ(refused("offload:40"), "accepted");
+}
+
 }  // namespace
 }  // namespace liveset::model

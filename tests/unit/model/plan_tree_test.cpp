@@ -193,7 +193,14 @@ TEST(PlanTree, CostsAreTimesOnlyWhereTheModelSaysSo) {
   model.conventions.drop_at_region_end = true;
   EXPECT_EQ(under().refused, "the model's costs are no times");
   model.conventions.drop_at_region_end = false;
+  // Who predicts under it is told the same. A number without a unit is of the model's own.
+  const Result<Prediction> in_time = predict(model, *parse_policy("under:5ms"));
+  ASSERT_FALSE(in_time);
+  EXPECT_EQ(in_time.error().message(),
+            "policy 'under:5ms': the model's costs are no times (give a number in their unit, as in under:1000)");
+  EXPECT_TRUE(predict(model, *parse_policy("under:5000000")));
   model.cost_unit = "ns";
+  EXPECT_TRUE(predict(model, *parse_policy("under:5ms")));
   EXPECT_EQ(under().refused, "");
   EXPECT_GT(under().candidate.extra_cost, 0U) << "every layer takes less than 5 ms";
 }

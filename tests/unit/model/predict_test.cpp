@@ -391,6 +391,31 @@ TEST(Predict, ManyRegionsThatAreCalledWithMuchAreFollowed) {
   EXPECT_EQ(prediction.memory.events[many].op, model->ops.size() - 1);
 }
 
+// As `summary` of a recorded run calls them. Where an operator outside saves b, too, the graph holds it, as it would without the region.
+TEST(Regions, HoldTheirInputsAsCheckpointInputs) {
+  using trace::MemoryClass;
+  const auto blocks = [](const std::string& more) {
+    Result<Model> model = parse_model(
+        "general {\n  tensor { id: 'x' bytes: 8 given: true } tensor { id: 'a' bytes: 8 } tensor { id: 'b' bytes: 8 } "
+        "tensor { id: 'c' bytes: 8 }\n"
+        "  op { id: 'f1' reads: 'x' writes: 'a' saves: 'x' backward {} } op { id: 'f2' reads: 'a' writes: 'b' saves: 'a' backward {} }\n" +
+            more +
+            "  op { id: 'f3' reads: 'b' writes: 'c' saves: 'b' backward {} }\n  op { id: 'loss' phase: 'loss' reads: 'c' }\n}\n"
+            "region { id: 'r' op: 'f3' }\n",
+        "");
+    EXPECT_TRUE(model) << model.error().message();
+    const Prediction prediction = predicted(*model, "by-hand");
+    for (const PredictedBlock& block : prediction.memory.blocks)
+      if (prediction.tensor_name(*model, block.tensor) == "b") return block.memory_class;
+    return MemoryClass::none;
+  };
+  EXPECT_EQ(blocks(""), MemoryClass::checkpoint_input);
+  EXPECT_EQ(blocks("  op { id: 'g' reads: 'b' saves: 'b' backward {} }\n"), MemoryClass::activation);
+  // Of a chain that names its values itself nobody could record that.
+  for (const PredictedBlock& block : predicted(uniform_chain(6), "segment:2").memory.blocks)
+    EXPECT_NE(block.memory_class, MemoryClass::checkpoint_input);
+}
+
 TEST(Policy, SizesAndCostsAreWrittenAsEverywhereElse) {
   EXPECT_EQ(parse_policy("greedy:1.5GiB")->number, 1'610'612'736U);
   EXPECT_EQ(parse_policy("over:24 gb")->number, 24'000'000'000U);

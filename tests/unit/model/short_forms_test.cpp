@@ -31,6 +31,16 @@ Prediction predicted(const std::string& text, const std::string& policy = "save-
 
 std::uint64_t phase_peak(const Prediction& prediction, Phase phase) { return prediction.memory.phase_peak[static_cast<int>(phase)]; }
 
+// Their layers have several operators each: how many of those ran is no number of layers.
+TEST(ShortForms, CountLayersWhereALayerIsOneOperator) {
+  EXPECT_TRUE(predicted("chain { length: 3 }", "full").ledger.counts_layers());
+  EXPECT_TRUE(predicted("rotor_chain { a: [1, 1, 1] abar: [2, 2] delta: [1, 1, 1] uf: [1, 1] ub: [1, 1] of: [0, 0] ob: [0, 0] }")
+                  .ledger.counts_layers());
+  EXPECT_FALSE(predicted("mlp { batch: 7 widths: [5, 11, 13, 3] }").ledger.counts_layers());
+  EXPECT_TRUE(predicted("mlp { batch: 7 widths: [5, 11] }").ledger.counts_layers()) << "one product";
+  EXPECT_FALSE(predicted("transformer { sequence: 8 micro_batch: 1 hidden: 8 heads: 1 layers: 2 vocabulary: 16 }").ledger.counts_layers());
+}
+
 // 7 rows, widths 5, 11, 13, 3, four bytes each; every figure by hand. Parameters: (5+1)11 + (11+1)13 + (13+1)3 = 264 numbers, 1056 bytes.
 TEST(Mlp, EveryPhaseByHand) {
   const Prediction step = predicted("mlp { batch: 7 widths: [5, 11, 13, 3] }");
@@ -162,7 +172,8 @@ std::uint64_t stored_in_layers(const Prediction& step, const Model& model) {
   std::uint64_t bytes = 0, first = 0;
   while (first < step.memory.events.size() && step.memory.events[first].phase != Phase::backward) ++first;
   for (const PredictedBlock& block : step.memory.blocks)
-    if (block.made < first && block.freed >= first && block.memory_class == MemoryClass::activation &&
+    if (block.made < first && block.freed >= first &&
+        (block.memory_class == MemoryClass::activation || block.memory_class == MemoryClass::checkpoint_input) &&
         step.tensor_name(model, block.tensor).substr(0, 6) == "layer.")
       bytes += block.bytes;
   return bytes;

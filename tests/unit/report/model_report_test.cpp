@@ -189,6 +189,31 @@ TEST(EstimatedPeak, WhatAFileAssumesIsPrintedAsText) {
   EXPECT_THAT(plan_text(report, false, {}), AllOf(HasSubstr("estimate      red "), Not(HasSubstr("\033"))));
 }
 
+// Where the file says why its figures are estimates, each of them is one.
+TEST(EstimatedPeak, EveryFigureOfAModelOfEstimates) {
+  const model::Model model = model_of("estimate: 'by formula'\n" + recorded(300));
+  const ordered_json json = outcome_json(outcome_of(model, "save-all"), model::CounterKind::requested, true);
+  EXPECT_EQ(json.at("peak").at("estimate"), true);
+  EXPECT_EQ(json.at("counters").at("requested").at("estimate"), true);
+  EXPECT_EQ(json.at("phases").at("forward").at("estimate"), true);
+  const Result<model::Prediction> prediction = model::predict(model, *model::parse_policy("save-all"));
+  std::ostringstream csv, curve;
+  write_curve(csv, model, *prediction, TableFormat::csv, {});
+  EXPECT_THAT(csv.str(), HasSubstr("\n1,forward,0,,f1,a,100,110,yes,"));
+  write_curve_json(curve, model, *prediction, {});
+  EXPECT_EQ(ordered_json::parse(curve.str()).at("curve")[0].at("estimate"), true);
+  GapReport gap;
+  gap.found.predicted.is_model = true;
+  gap.predicted = {"estimate", "save-all"};
+  EXPECT_EQ(gap_json(gap).at("predicted").at("peak").at("estimate"), true);
+  EXPECT_EQ(prediction_json(gap).at("estimate"), true);
+  PlanReport plan;
+  plan.estimate = model.estimate;
+  plan.result.frontier = {{"save-all", 100, false, false, 0, 20, {}}};
+  EXPECT_EQ(plan_json(plan).at("frontier")[0].at("peak").at("estimate"), true);
+  EXPECT_THAT(plan_table(plan, TableFormat::csv, {}), HasSubstr("\n100,0,0.0000,yes,"));
+}
+
 TEST(EstimatedPeak, NoneWithoutARegionOrWhereAnotherMomentIsAsHigh) {
   EXPECT_EQ(outcome_json(outcome_of(model_of(recorded(300)), "save-all"), model::CounterKind::requested, true).at("peak").at("estimate"),
             false);
