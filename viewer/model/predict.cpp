@@ -165,6 +165,8 @@ class Executor {
     is_doubtful_ = is_doubtful_ || (model_.conventions.regions_doubtful && (!instruction.graph || ran_again_));
     is_estimate_ = model_.conventions.drop_at_region_end && op.phase == Phase::forward && phase_ == Phase::forward && !instruction.graph;
     is_estimate_ = is_estimate_ || (model_.conventions.returns_unknown && ran_again_ && phase_ == Phase::backward);
+    if (phase_ != Phase::recompute) arguments_in_doubt_ = op_ >= schedule_.doubt_from && op_ <= schedule_.doubt_until;
+    is_estimate_ = is_estimate_ || arguments_in_doubt_;
     for (const std::uint32_t read : model_.list(op.reads)) {
       const State& state = state_of(read);
       if (state.life != Life::live || state.away) {
@@ -324,7 +326,7 @@ class Executor {
   std::uint64_t rounded_ = 0;  // blocks and statics that live
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
-  bool is_doubtful_ = false;
+  bool is_doubtful_ = false, arguments_in_doubt_ = false;
   bool ran_again_ = false;                    // some op
   std::vector<const StaticStorage*> coming_;  // in this step, and not there yet
   std::vector<Tensor> came_;

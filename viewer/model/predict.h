@@ -35,6 +35,7 @@ struct MemoryEvent {
   trace::Phase phase = trace::Phase::forward;
   // Inside of a region's forward, and not known what reads what (Conventions::drop_at_region_end): the region may hold less, or more.
   // Or in backward when a region has run again, and not known where functions return (Conventions::returns_unknown).
+  // Or where what is taken for a region's argument may be none, or something else may be one (Schedule::doubt_from).
   // Or anywhere once a region has run, where the model says that its regions are doubtful.
   // Or in the optimizer phase that makes the states: an optimizer that makes them one by one may hold less (phase_of_coming).
   bool is_estimate = false;

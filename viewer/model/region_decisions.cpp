@@ -301,8 +301,9 @@ class Decider {
     }
   }
 
-  // Where reads are not known, what the last op before a region left is taken for what the region is called with. Many regions may be
-  // called with what one op made: each of its tensors waits for the last backward of those that begin before the tensor goes.
+  // Where reads are not known, a region is called with what it saves and has not made. Where it saves nothing of that kind, what the last
+  // op before it left is taken for its argument. Many regions may be called with what one op made: each of its tensors waits for the last
+  // backward of those that begin before the tensor goes.
   void pin_arguments() {
     if (!model_.conventions.drop_at_region_end) return;
     struct Calls {
@@ -310,9 +311,10 @@ class Decider {
     };
     std::map<std::uint32_t, Calls> calls;  // by the op that left something
     const std::vector<std::uint32_t> last_left = find_last_left();
+    std::vector<std::uint32_t> saved_by(tensors_.size(), none);  // the last region that saves it
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const std::uint32_t begin = recomputed_[index].begin;
-      if (last_left[begin] == none || regions_[index].done == none) continue;
+      if (last_left[begin] == none || regions_[index].done == none || knows_arguments(index, last_left[begin], saved_by)) continue;
       Calls& of = calls[last_left[begin]];
       of.done.push_back(std::max(regions_[index].done, of.done.empty() ? 0 : of.done.back()));
       of.begin.push_back(begin);
@@ -324,8 +326,35 @@ class Decider {
         if (freed == none || count == 0 || of.done[count - 1] <= freed) continue;
         if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < of.done[count - 1])
           tensors_[tensor].pinned_until = of.done[count - 1];
+        doubt(freed, of.done[count - 1]);
         if (!model_.tensors[tensor].value) tensors_[tensor].region_input = true;  // a value's ops say whether it is
       }
+  }
+
+  // What `left` has made and the region does not save may be an argument too (x of x + f(c)): if it is, it lives on.
+  bool knows_arguments(std::uint32_t index, std::uint32_t left, std::vector<std::uint32_t>& saved_by) {
+    const Region& region = recomputed_[index];
+    bool saves = false;
+    for (std::uint32_t op = region.begin; op < region.end; ++op) {
+      if (model_.ops[op].reads.count != 0) return true;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].saves)) {
+        saved_by[tensor] = index;
+        saves = saves || tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
+      }
+    }
+    if (!saves) return false;
+    constexpr std::size_t max_outputs = 64;  // of an operator; a file may state any number, for any number of regions
+    for (const std::uint32_t tensor :
+         model_.list(model_.ops[left].writes).first(std::min<std::size_t>(model_.ops[left].writes.count, max_outputs)))
+      if (saved_by[tensor] != index && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by >= region.begin)
+        doubt(tensors_[tensor].freed_by, regions_[index].done);
+    if (model_.ops[left].writes.count > max_outputs) doubt(region.begin, regions_[index].done);
+    return true;
+  }
+  void doubt(std::uint32_t from, std::uint32_t until) {
+    if (from >= until) return;
+    out_.doubt_from = std::min(out_.doubt_from, from);
+    out_.doubt_until = std::max(out_.doubt_until, until);
   }
 
   // By op: the last one before it that has made what still lives when it runs.

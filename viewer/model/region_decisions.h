@@ -52,6 +52,9 @@ struct RegionDecisions {
   After outside_over;                    // the kept one of a tensor that is made again: its last reader outside is through
   After returned;                        // a node's function lets go of them, where their region has run again
   After unpinned;                        // OfTensor::pinned_until
+  // From the first to the second op, not in re-runs, something may live that is not known to be a region's argument, or be gone that is
+  // taken for one. The first is `none` where that cannot be.
+  std::uint32_t doubt_from = none, doubt_until = 0;
 
   // The region in which the tensor is made.
   std::uint32_t home(std::uint32_t tensor) const { return tensors[tensor].producer == none ? none : region_of[tensors[tensor].producer]; }

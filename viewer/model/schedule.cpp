@@ -23,6 +23,8 @@ class RegionSchedule {
   Schedule write() {
     out_.boundaries = std::move(regions_.boundaries);
     decisions_ = decide_regions(model_, regions_.recomputed);
+    out_.doubt_from = decisions_.doubt_from;
+    out_.doubt_until = decisions_.doubt_until;
     find_region_inputs();
     keep_said_.resize(model_.tensors.size());
     add_random_states();

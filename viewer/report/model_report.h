@@ -17,7 +17,7 @@ inline constexpr std::string_view rounded_reason =
     "less";
 // Of a peak that is an estimate (model::MemoryEvent::is_estimate).
 inline constexpr std::string_view estimate_reason =
-    "an estimate: a recorded step does not tell all that reads a value inside of a region, and so when it goes";
+    "an estimate: a recorded step does not tell all that reads a value in or before a region, and so when it goes";
 
 // Bytes by name of the class; without those of which nothing lives.
 nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);
