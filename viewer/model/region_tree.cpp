@@ -264,8 +264,17 @@ class TreeWriter {
       if (model_.conventions.drop_at_region_end)
         for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) wait(tensor);
     }
-    if (model_.conventions.drop_at_region_end) called_with(begin, wait);
+    if (model_.conventions.drop_at_region_end && !knows_arguments(begin, end)) called_with(begin, wait);
     return bytes;
+  }
+  // As region_decisions.cpp decides it: what it is called with, ops that read or that save what it has not made tell.
+  bool knows_arguments(std::uint32_t begin, std::uint32_t end) const {
+    for (std::uint32_t op = begin; op < end; ++op) {
+      if (model_.ops[op].reads.count != 0) return true;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].saves))
+        if (curve_.producer[tensor] == none || curve_.producer[tensor] < begin) return true;
+    }
+    return false;
   }
   template <class Wait>
   void called_with(std::uint32_t begin, Wait wait) const {

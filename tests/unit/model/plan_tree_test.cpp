@@ -224,6 +224,38 @@ TEST(PlanTree, AGivenPolicyThatFitsIsAPlan) {
   EXPECT_LE(again->best->extra_cost, found->given[0].candidate.extra_cost);
 }
 
+// By backward x 100, y 5, gy 20, a 10 made again and ga 100 live: 235. `other` is what the last op before the region left: it waits, 50
+// more, where the region tells nothing of what it is called with.
+TEST(RegionTree, WaitsForWhatTheExecutorTakesForArguments) {
+  const auto planned = [](const std::string& reads, const std::string& saves) {
+    const Model model = parsed(
+        "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY } general { tensor { id: 'x' bytes: 100 }"
+        " tensor { id: 'other' bytes: 50 } tensor { id: 'a' bytes: 10 } tensor { id: 'y' bytes: 5 } tensor { id: 'gy' bytes: 20 }"
+        " tensor { id: 'ga' bytes: 100 } op { id: 'in' writes: 'x' } op { id: 'teach' writes: 'other' }"
+        " op { id: 'f' module: 'M' writes: 'a' reads: [" +
+        reads + "] saves: [" + saves +
+        "] } op { id: 'use' module: 'M' writes: 'y' saves: 'a' }"
+        " op { id: 'loss' phase: 'loss' writes: 'gy' frees: 'other' }"
+        " op { id: 'back' phase: 'backward' backward_of: 'use' writes: 'ga' frees: ['a', 'y', 'gy'] }"
+        " op { id: 'last' phase: 'backward' backward_of: 'f' frees: ['x', 'ga'] } }");
+    const NamedRuns runs(model);
+    const RegionTree tree = region_tree(model, runs);
+    std::vector<std::uint32_t> region;
+    for (std::uint32_t i = 0; i < tree.modules.size(); ++i)
+      if (tree.modules[i].may_checkpoint && runs.all()[tree.run[i]].name() == "M") region.push_back(i);
+    const Result<plan::RegionPlan> plan = plan::region_figures(tree.modules, region);
+    EXPECT_TRUE(plan) << plan.error().message();
+    const Result<Prediction> prediction = predict(model, *parse_policy("regions:M"));
+    EXPECT_TRUE(prediction) << prediction.error().message();
+    EXPECT_EQ(plan->figures.peak, prediction->memory.peak_bytes) << "reads " << reads << ", saves " << saves;
+    return std::pair(region.size(), plan->figures.peak);
+  };
+  EXPECT_EQ(planned("", "'x'"), std::pair(std::size_t{1}, std::uint64_t{235})) << "the region saves its argument";
+  EXPECT_EQ(planned("'x'", "'a'"), std::pair(std::size_t{1}, std::uint64_t{235})) << "or reads it";
+  EXPECT_EQ(planned("", "'x', 'other'"), std::pair(std::size_t{1}, std::uint64_t{285}));
+  EXPECT_EQ(planned("", "'a'"), std::pair(std::size_t{1}, std::uint64_t{285})) << "nothing tells what it is called with";
+}
+
 // A random tree of up to 8 modules; ops read what the last one made, and now and then something older. With `recorded`, as a recorded step
 // tells it: no reads in the forward, frees listed, re-runs that stop early.
 class RandomTree {
