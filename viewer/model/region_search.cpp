@@ -52,18 +52,23 @@ class Names {
     }
   }
 
+  // O(set): a set is said for each that is tried.
   std::string policy(const Set& set) const {
     if (set.empty()) return "save-all";
+    std::vector<std::size_t> missing(members_.size());  // of a family, in the set
+    for (std::size_t family = 0; family < members_.size(); ++family) missing[family] = members_[family].size();
+    for (const std::uint32_t module : set)
+      for (const std::uint32_t family : families_[module]) --missing[family];
     std::string text = "regions:";
-    Set said;
+    std::vector<bool> said(names_.size());
     for (const std::uint32_t module : set) {
-      if (std::find(said.begin(), said.end(), module) != said.end()) continue;
+      if (said[module]) continue;
       const auto& families = families_[module];
-      const auto whole = std::find_if(families.begin(), families.end(), [&](std::uint32_t family) {
-        return std::includes(set.begin(), set.end(), members_[family].begin(), members_[family].end());
-      });
-      text += (text.back() == ':' ? "" : ",") + (whole == families.end() ? names_[module] : patterns_[*whole]);
-      if (whole != families.end()) said.insert(said.end(), members_[*whole].begin(), members_[*whole].end());
+      const auto whole = std::find_if(families.begin(), families.end(), [&](std::uint32_t family) { return missing[family] == 0; });
+      if (text.back() != ':') text += ',';
+      text += whole == families.end() ? names_[module] : patterns_[*whole];
+      if (whole == families.end()) continue;
+      for (const std::uint32_t member : members_[*whole]) said[member] = true;
     }
     return text;
   }

@@ -224,6 +224,30 @@ TEST(PlanTree, AGivenPolicyThatFitsIsAPlan) {
   EXPECT_LE(again->best->extra_cost, found->given[0].candidate.extra_cost);
 }
 
+// Where a set has all of a family it is said by its pattern, though a member may be in two of them: net.0.b.0 lies in net.*.b.0 and in
+// net.0.b.*.
+TEST(PlanTree, ASetIsSaidByTheFamiliesThatItHasAllOf) {
+  std::string text = "general { tensor { id: 'a0' bytes: 10 given: true } ";
+  for (int i = 0; i < 4; ++i) {
+    const std::string after = std::to_string(i + 1);
+    const std::string module = "' module: 'net." + std::to_string(i / 2) + ".b." + std::to_string(i % 2) + "' ";
+    text += "tensor { id: 's" + after + "' bytes: 100 } tensor { id: 'a" + after + "' bytes: 10 } op { id: 'S" + after + module +
+            "reads: 'a" + std::to_string(i) + "' writes: 's" + after + "' saves: 's" + after + "' cost: 1 backward { } } op { id: 'V" +
+            after + module + "reads: 's" + after + "' writes: 'a" + after + "' saves: ['s" + after + "', 'a" + after + "'] backward { } } ";
+  }
+  const Model model = parsed(text + "op { id: 'L' phase: 'loss' reads: 'a4' } unit: 'net.0' }");
+  std::set<std::string> said;
+  search_regions(model, {}, [&](const std::string& policy) -> std::optional<plan::Figures> {
+    EXPECT_TRUE(said.insert(policy).second) << policy;
+    const Result<Prediction> prediction = predict(model, *parse_policy(policy));
+    EXPECT_TRUE(prediction) << policy;
+    return prediction ? std::optional(plan::Figures{prediction->memory.peak_bytes, prediction->extra_cost}) : std::nullopt;
+  });
+  using ::testing::IsSupersetOf;
+  EXPECT_THAT(said, IsSupersetOf({"regions:net.0.b.0", "regions:net.*.b.0", "regions:net.0.b.*", "regions:net.0.b.0,net.1.b.1",
+                                  "regions:net.*.b.0,net.0.b.*", "regions:net.*.b.1,net.1.b.*", "regions:net.*.b.0,net.*.b.1"}));
+}
+
 // By backward x 100, y 5, gy 20, a 10 made again and ga 100 live: 235. `other` is what the last op before the region left: it waits, 50
 // more, where the region tells nothing of what it is called with.
 TEST(RegionTree, WaitsForWhatTheExecutorTakesForArguments) {
