@@ -51,10 +51,13 @@ class DeviceReading {
     if (device < snapshot.traces.size()) events_ = &snapshot.traces[device];
   }
 
-  // False: the sizes add up beyond most_bytes, and what was found is of no use.
-  bool run() {
+  // Of the file, whatever its devices are: said of the first.
+  void behind_end() {
     if (const std::uint64_t behind = snapshot_.pickle.bytes_behind(); behind != 0)
       contradiction("the file goes on for " + std::to_string(behind) + " bytes behind the end of its pickle, which were not read");
+  }
+  // False: the sizes add up beyond most_bytes, and what was found is of no use.
+  bool run() {
     dump();
     if (events_ != nullptr) {
       out_.events = events_->size();
@@ -341,6 +344,7 @@ Result<std::vector<DeviceFacts>> facts_of(const Snapshot& snapshot) {
   for (std::uint32_t device = 0; device < segments.size(); ++device) {
     if (segments[device].empty() && (device >= snapshot.traces.size() || snapshot.traces[device].empty())) continue;
     DeviceReading reading(snapshot, device, segments[device]);
+    if (facts.empty()) reading.behind_end();
     if (!reading.run())
       return Error{ErrorKind::unreadable,
                    snapshot.pickle.name(),

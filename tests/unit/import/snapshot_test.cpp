@@ -149,6 +149,15 @@ TEST_F(Snapshots, ThatGoOnBehindTheirEndSaySo) {
   EXPECT_EQ(ran.err, "liveset: " + path + ": contradicts itself in 1 place: liveset " + folder.file("snap.liveset") + " says where\n");
 }
 
+TEST_F(Snapshots, ThatGoOnBehindTheirEndSaySoOfOneDevice) {
+  write(std::string(whole_history) +
+        "import copy\nmore = copy.deepcopy((s, t))\nmore[0][0]['device'] = 1\n"
+        "dump(snapshot(s + more[0], t, more[1]))\nopen(out, 'ab').write(b'behind')");
+  EXPECT_EQ(contradictions(), R"(["the file goes on for 6 bytes behind the end of its pickle, which were not read"])");
+  EXPECT_EQ(read("info")["health"]["contradictions"], 1);
+  EXPECT_THAT(run("info").out, Not(HasSubstr("cuda:1: the file goes on")));
+}
+
 TEST_F(Snapshots, OfProtocols0And1AreRefusedByEveryCommand) {
   for (const char* protocol : {"0", "1"}) {
     write(std::string(whole_history) + "dump(snapshot(s, t), " + protocol + ")");
