@@ -2,7 +2,7 @@
 
 A dispatch mode above FakeTensorMode sees every ATen operator before FakeTensorMode takes it apart, so the operators are those that a
 real step runs. A storage is known by a weak reference whose callback comes when its last tensor goes: the order of frees is the
-step's own. Nothing here holds a tensor or a storage.
+step's own. Nothing here holds a tensor or a storage of the step; `twins` holds a fake tensor as long as the program's own one lives.
 """
 import sys
 import weakref

@@ -105,8 +105,11 @@ class Writer:
             head += f'physical {{ allocator: "none" heap: "cpu" rng_state: {CPU_RNG_STATE} }}\n'
         else:
             head += 'physical { allocator: "cuda" heap: "cuda:0" }\n'
-        general = "".join(f"  container: {quoted(path)}\n" for path in containers) + (f"  unit: {quoted(unit)}\n" if unit else "") + "".join(f"  {line}\n" for line in self.lines)
-        return head + "\n".join(body) + ("\n" if body else "") + "general {\n" + general + "}\n"
+        statics = "".join(f"{line}\n" for line in body)
+        paths = "".join(f"  container: {quoted(path)}\n" for path in containers)
+        units = f"  unit: {quoted(unit)}\n" if unit else ""
+        operators = "".join(f"  {line}\n" for line in self.lines)
+        return head + statics + "general {\n" + paths + units + operators + "}\n"
 
     def statics(self):
         """What lived when the step began and lives at its end."""
