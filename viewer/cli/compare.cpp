@@ -275,13 +275,16 @@ Status run(const Options& options, Context& context) {
 }
 
 constexpr const char* what_it_says =
-    R"(The difference of the peaks (measured - predicted beside a model or a dry run,
-else first - second) is split into classes that sum to it: extra values (that
-backward needs and only the first side holds) and missing ones (only the
-second), by name, resized values, the working set of recomputes, temporaries,
-gradients, static (parameters, buffers, optimizer states, inputs),
+    R"(The difference of the peaks, first - second, is split into classes that sum to
+it: extra values (that backward needs and only the first side holds) and missing
+ones (only the second), by name, resized values, the working set of recomputes,
+temporaries, gradients, static (parameters, buffers, optimizer states, inputs),
 communication, over-retention (beyond the last use), rounding, cached (reserved,
 in no block), outside the allocator (of device, by library), unattributed.
+
+A model predicts, and a dry run what was recorded: the second side is then
+called predicted, and the first measured, or dry run where it is one. Two
+recordings, two dry runs, and a recording behind a dry run are first and second.
 
   liveset compare none.liveset block.liveset
       two recordings of one network

@@ -1,5 +1,6 @@
-// A comparison of two peaks as JSON, text and tables. Fields and csv call the sides measured and predicted whatever they are; what people
-// read calls a second side predicted where it is a model or a dry run, and two recordings first and second.
+// A comparison of two peaks as JSON, text and tables. Fields and csv call the sides measured and predicted whatever they are. What people
+// read calls the second predicted where it is a model, or a dry run beside a recording, and then the first measured, or dry run where it
+// is one; of two recordings, two dry runs, and a recording behind a dry run none predicts the other: first and second.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>
