@@ -66,6 +66,7 @@ void ModelSide::follow() {
     if (block.stays) {
       staying += block_bytes(block.bytes);
       step.op = none;  // no op of the model makes it
+      makes_states_ = makes_states_ || event.phase == Phase::optimizer;
     }
     raise_moving();
     if (event.alloc && block.op != none && !block.came_back &&
@@ -97,6 +98,10 @@ bool ModelSide::is_estimate(std::uint64_t event) const {
   const model::MemoryCurve& memory = prediction_.memory;
   if (event == model::never) return false;
   return event == memory.peak_event ? memory.peak_is_estimate : memory.events[event].is_estimate;
+}
+
+bool ModelSide::has_new_states(std::uint64_t event) const {
+  return makes_states_ && event != model::never && prediction_.memory.events[event].phase == Phase::optimizer;
 }
 
 ledger::Place ModelSide::place_of(std::uint64_t event) const {
@@ -207,6 +212,7 @@ Status ModelSide::add_counters(const model::Policy& policy) {
     side.peak = moment_at(peak_event_);
     side.peak.bytes = std::max(peak->bytes, side.peak.block_bytes);
     side.peak_is_estimate = is_estimate(peak_event_) || (is_reserved && prediction_.memory.order_is_estimate());
+    side.peak_has_new_states = has_new_states(peak_event_);
     side.peak_is_rounded = kind == model::CounterKind::requested && prediction_.memory.peak_is_rounded;
     const GapClass beyond = kind == model::CounterKind::reserved ? GapClass::cached : GapClass::rounding;
     side.extras[static_cast<std::size_t>(beyond)] = static_cast<std::int64_t>(*side.peak.bytes - side.peak.block_bytes);
@@ -276,6 +282,7 @@ void ModelSide::prefer_other() {
   side.peak.bytes = side.peak.block_bytes;
   side.extras = {};
   side.peak_is_estimate = is_estimate(peak_event_);
+  side.peak_has_new_states = has_new_states(peak_event_);
   side.items.clear();
   side.rest_blocks = 0;
   side.rest = {};

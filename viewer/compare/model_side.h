@@ -35,6 +35,7 @@ class ModelSide {
   std::uint64_t block_bytes(std::uint64_t requested) const;
   ledger::Place place_of(std::uint64_t event) const;
   bool is_estimate(std::uint64_t event) const;
+  bool has_new_states(std::uint64_t event) const;
   Moment moment_at(std::uint64_t event) const;
   void follow();
   Status add_counters(const model::Policy& policy);
@@ -53,6 +54,7 @@ class ModelSide {
   // Without statics: at any time, from backward on, from the optimizer on; where there is no such phase, at the step's end.
   std::uint64_t moving_peak_ = 0, moving_since_backward_ = 0, moving_since_optimizer_ = 0;
   bool rounds_ = false;
+  bool makes_states_ = false;  // the optimizer, in this step
 };
 
 }  // namespace liveset::compare

@@ -90,13 +90,14 @@ struct Side {
   bool is_model = false;
   std::string heap, counter;  // heap: empty where the model states none
   Moment peak;
-  std::optional<Moment> at_other;  // the moment at the other side's peak
-  bool peak_moment_known = true;   // false: the counter's highest value is known and not when it was; the moment is that of `allocated`
-  bool peak_is_estimate = false;   // of a model (model::MemoryEvent::is_estimate)
-  bool peak_is_rounded = false;    // of a model, of requested (model::MemoryCurve)
-  std::vector<Item> items;         // live at the peak, in the order of birth; the first max_items
-  std::vector<std::string> texts;  // index 0 is empty
-  GapBytes extras{};               // of the counter, beyond blocks
+  std::optional<Moment> at_other;    // the moment at the other side's peak
+  bool peak_moment_known = true;     // false: the counter's highest value is known and not when it was; the moment is that of `allocated`
+  bool peak_is_estimate = false;     // of a model (model::MemoryEvent::is_estimate)
+  bool peak_has_new_states = false;  // of a model: the optimizer's, in the step that makes its states
+  bool peak_is_rounded = false;      // of a model, of requested (model::MemoryCurve)
+  std::vector<Item> items;           // live at the peak, in the order of birth; the first max_items
+  std::vector<std::string> texts;    // index 0 is empty
+  GapBytes extras{};                 // of the counter, beyond blocks
   std::vector<std::pair<std::string, std::uint64_t>> outside;  // of the counter `device`: who held memory beside the allocator
   std::array<std::uint64_t, families> rest{};                  // bytes of blocks beyond max_items
   std::uint64_t rest_blocks = 0;

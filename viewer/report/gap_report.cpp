@@ -27,16 +27,16 @@ using nlohmann::ordered_json;
 // What the two sides are called. Only a model predicts, or a dry run what it stands in for; of two recordings neither does.
 struct SideNames {
   std::string first, second;
-  bool second_predicts() const { return second == "predicted"; }
-  // "the measured peak", "the peak of the second"
-  static std::string peak_of(const std::string& side) {
-    return side == "measured" || side == "predicted" ? "the " + side + " peak" : "the peak of the " + side;
-  }
+  bool second_predicts = false;
 };
+// "the measured peak", "the peak of the second"
+std::string peak_of(const std::string& side, bool is_adjective) {
+  return is_adjective ? "the " + side + " peak" : "the peak of the " + side;
+}
 SideNames names_of(const GapReport& report) {
   const bool predicts = report.found.predicted.is_model || (report.predicted.is_dry_run && !report.measured.is_dry_run);
-  if (!predicts) return {"first", "second"};
-  return {report.measured.is_dry_run ? "dry run" : "measured", "predicted"};
+  if (!predicts) return {"first", "second", false};
+  return {report.measured.is_dry_run ? "dry run" : "measured", "predicted", true};
 }
 
 ordered_json place_json(const ledger::Place& place) {
@@ -141,11 +141,7 @@ std::string headline(std::string title, const Side& side, const SideLabel& label
   if (!side.peak_moment_known)
     place = "composition of the peak of allocated (" + place + "): when " + side.counter + " was highest is not known";
   if (side.is_model && side.peak.event == ledger::no_event) place = "nothing is higher than what lives all the time";
-  if (side.peak_is_estimate) {
-    const bool is_first = side.peak.place.phase == trace::Phase::optimizer;  // model::MemoryEvent::is_estimate
-    place += is_first ? "; an estimate: all that the optimizer makes in this step is counted from its start on"
-                      : "; " + std::string(estimate_reason);
-  }
+  if (side.peak_is_estimate) place += "; " + std::string(reason_of(side.peak_has_new_states));
   if (side.peak_is_rounded) place += "; " + std::string(rounded_reason);
   return wrapped(text, style, indent) + "\n" + std::string(indent, ' ') + wrapped(place, style, indent) + "\n";
 }
@@ -217,11 +213,12 @@ std::vector<Composition> compositions(const GapReport& report, TableFormat forma
   const ledger::ClassBytes first_there = classes_of(found.measured.at_other), second_there = classes_of(found.predicted.at_other);
   if (found.measured.at_other && found.predicted.at_other && first == first_there && second == second_there)
     return {{"Live at both peaks", table(first, second)}};
-  const auto title = [](const std::string& own, const std::string& other, const std::optional<Moment>& moment) {
-    return "Live at " + SideNames::peak_of(own) + " (" + other + ": " + moment_text(moment) + ")";
+  const auto title = [](const std::string& peak, const std::string& other, const std::optional<Moment>& moment) {
+    return "Live at " + peak + " (" + other + ": " + moment_text(moment) + ")";
   };
-  return {{title(names.first, names.second, found.predicted.at_other), table(first, second_there)},
-          {title(names.second, names.first, found.measured.at_other), table(first_there, second)}};
+  const bool measures = names.second_predicts && !report.measured.is_dry_run;
+  return {{title(peak_of(names.first, measures), names.second, found.predicted.at_other), table(first, second_there)},
+          {title(peak_of(names.second, names.second_predicts), names.first, found.measured.at_other), table(first_there, second)}};
 }
 
 std::string percent_of(std::int64_t difference, std::uint64_t whole) {
@@ -266,7 +263,7 @@ std::string difference_text(const GapReport& report, const Style& style) {
   const std::int64_t difference = found.gap.difference;
   if (difference == 0) return "none";
   return signed_text(difference, style) + ", " + percent_of(difference, found.predicted.peak.bytes.value_or(0)) + " of the " +
-         (names_of(report).second_predicts() ? "prediction" : "second");
+         (names_of(report).second_predicts ? "prediction" : "second");
 }
 
 std::string difference_line(const GapReport& report, const Style& style) { return "DIFFERENCE  " + difference_text(report, style) + "\n"; }
@@ -275,7 +272,7 @@ std::string difference_line(const GapReport& report, const Style& style) { retur
 std::string notes_markdown(const GapReport& report) {
   const PeakComparison& found = report.found;
   std::string text;
-  if (found.predicted.peak_is_estimate) text += "- predicted: " + std::string(estimate_reason) + "\n";
+  if (found.predicted.peak_is_estimate) text += "- predicted: " + std::string(reason_of(found.predicted.peak_has_new_states)) + "\n";
   if (found.predicted.peak_is_rounded) text += "- predicted: " + std::string(rounded_reason) + "\n";
   if (const std::string verdict = verdict_text(report); !verdict.empty()) text += "- verdict: " + verdict + "\n";
   return text;

@@ -81,6 +81,11 @@ std::string_view op_name(std::string_view name) {
 
 }  // namespace
 
+std::string_view reason_of(bool of_new_states) {
+  return of_new_states ? "an estimate: all that the optimizer makes in this step is counted from its start on"
+                       : "an estimate: the step without regions does not tell all that a region holds, nor when all of it goes";
+}
+
 ordered_json held_classes_json(const ledger::ClassBytes& classes) {
   ordered_json json = ordered_json::object();
   for (std::size_t index = 0; index < classes.size(); ++index)
@@ -153,7 +158,7 @@ std::string memory_text(const model::Outcome& outcome, const Style& style) {
   const auto add = [&](std::string_view line) { text += "  " + wrapped(line, style, 2) + "\n"; };
   if (outcome.counters.outside != 0)
     add(format_bytes(outcome.counters.outside, style.exact_bytes) + " outside of the allocator come on top (context, communication)");
-  if (std::find(outcome.is_estimate.begin(), outcome.is_estimate.end(), true) != outcome.is_estimate.end()) add(estimate_reason);
+  if (std::find(outcome.is_estimate.begin(), outcome.is_estimate.end(), true) != outcome.is_estimate.end()) add(reason_of());
   if (outcome.peak_is_rounded) add(rounded_reason);
   if (!outcome.counters.cache_estimate.empty()) add(outcome.counters.cache_estimate);
   if (outcome.copies()) add(copies_text(outcome, style));

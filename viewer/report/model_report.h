@@ -15,9 +15,9 @@ namespace liveset::report {
 inline constexpr std::string_view rounded_reason =
     "requested is an estimate: of blocks that nothing is stated of (temporaries) the block's size counts, and what was asked for may be "
     "less";
-// Of a peak that is an estimate (model::MemoryEvent::is_estimate).
-inline constexpr std::string_view estimate_reason =
-    "an estimate: a recorded step does not tell all that reads a value in or before a region, and so when it goes";
+// Of a peak that is an estimate (model::MemoryEvent::is_estimate); `of_new_states`: it is the optimizer's, in the step that makes its
+// states.
+std::string_view reason_of(bool of_new_states = false);
 
 // Bytes by name of the class; without those of which nothing lives.
 nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);

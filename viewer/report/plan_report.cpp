@@ -216,7 +216,7 @@ std::string plan_text(const PlanReport& report, bool sweep, const Style& style) 
             format_count(result.frontier.front().forward_cost - result.frontier.front().extra_cost) + "\n";
   for (const model::Absent& absent : result.absent)
     text += (&absent == result.absent.data() ? "\n" : "") + wrapped(absent.planner + " left out: " + absent.why, style, 2) + "\n";
-  if (shows(result, all, &Candidate::peak_is_estimate)) text += "\n" + wrapped(std::string(estimate_reason), style, 2) + "\n";
+  if (shows(result, all, &Candidate::peak_is_estimate)) text += "\n" + wrapped(std::string(reason_of()), style, 2) + "\n";
   if (shows(result, all, &Candidate::peak_is_rounded) || (all && result.lower_bound_is_rounded))
     text += "\n" + wrapped(std::string(rounded_reason), style, 2) + "\n";
   if (!report.estimate.empty()) text += "\nestimate      " + wrapped(printable(report.estimate, style), style, 14) + "\n";

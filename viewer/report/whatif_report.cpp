@@ -72,9 +72,9 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
   if (report.outcomes.size() == 1) {
     text += "\n" + memory_text(report.outcomes.front(), style);
   } else {
-    if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(estimate_reason));
+    if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate)) add_note(std::string(reason_of()));
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), is_estimate_in_cache))
-      add_note("reserved with regions is " + std::string(estimate_reason));
+      add_note("reserved with regions is " + std::string(reason_of()));
     if (std::any_of(report.outcomes.begin(), report.outcomes.end(), [](const model::Outcome& outcome) { return outcome.peak_is_rounded; }))
       add_note(std::string(rounded_reason));
     for (const model::Outcome& outcome : report.outcomes)
