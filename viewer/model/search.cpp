@@ -9,6 +9,7 @@
 
 #include "viewer/model/multilevel.h"
 #include "viewer/model/selective_search.h"
+#include "viewer/model/whatif.h"
 #include "viewer/plan/frontier.h"
 #include "viewer/plan/revolve.h"
 #include "viewer/plan/segments.h"
@@ -96,10 +97,14 @@ class Search {
 
   Result<Listed> listed(const Policy& policy) {
     const auto known = std::find_if(found_.begin(), found_.end(), [&](const Candidate& each) { return each.policy == policy.text; });
-    if (known != found_.end()) return Listed{*known, "", 0, 0};  // candidates copy nothing
+    Listed listed;
+    listed.names_no_layer = names_no_layer(model_, policy);
+    if (known != found_.end()) {
+      listed.candidate = *known;  // candidates copy nothing
+      return listed;
+    }
     const Result<Prediction> prediction = predict(model_, policy, options_.predict);
     if (!prediction) return prediction.error();
-    Listed listed;
     listed.candidate = candidate(policy.text, *prediction, {});
     listed.to_host_bytes = prediction->offloaded_bytes;
     listed.to_device_bytes = prediction->prefetched_bytes;

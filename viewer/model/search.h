@@ -34,6 +34,7 @@ struct Candidate {
 struct Listed {
   Candidate candidate;
   std::string refused;                                   // why it is no policy of this model; empty: it is one
+  bool names_no_layer = false;                           // whatif.h
   std::uint64_t to_host_bytes = 0, to_device_bytes = 0;  // copied; how long that takes is not known
   // Then its time is not known, so it is no part of the frontier and compared with none.
   bool copies() const { return to_host_bytes + to_device_bytes != 0; }

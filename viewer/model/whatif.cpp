@@ -88,6 +88,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   if (!counters) return counters.take_error();
   Outcome out;
   out.policy = policy.text;
+  out.names_no_layer = names_no_layer(model, policy);
   out.of_estimates = !model.estimate.empty();
   out.counters = *counters;
   const MemoryCurve& memory = prediction.memory;
@@ -113,6 +114,12 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   out.parts = parts_at_peak(model, prediction);
   add_largest_live(model, prediction, out);
   return out;
+}
+
+bool names_no_layer(const Model& model, const Policy& policy) {
+  if (policy.kind != Policy::Kind::over && policy.kind != Policy::Kind::under) return false;
+  const Result<Regions> regions = regions_of(model, policy);
+  return regions && regions->recomputed.empty();
 }
 
 std::vector<Policy> usual_policies(const Model& model) {

@@ -28,6 +28,7 @@ struct Outcome {
   static constexpr std::size_t max_live = 50;
 
   std::string policy;
+  bool names_no_layer = false;  // as the function of that name says
   PredictedCounters counters;
   bool of_estimates = false;                             // Model::estimate: then so is every figure
   std::array<bool, counter_kinds.size()> is_estimate{};  // by CounterKind: of that peak (MemoryEvent::is_estimate)
@@ -51,6 +52,9 @@ struct Outcome {
 Result<Outcome> outcome(const Model& model, const Policy& policy, const PredictOptions& options = {});
 // The same of a prediction that is there.
 Result<Outcome> outcome(const Model& model, const Policy& policy, const Prediction& prediction);
+
+// over: or under: a threshold that no layer passes, so that the policy is save-all.
+bool names_no_layer(const Model& model, const Policy& policy);
 
 // Where blocks are as large as they are asked for and go at once, requested, allocated and active are one. Null: the model does not tell.
 const CounterPeak* counter_peak(const PredictedCounters& counters, CounterKind kind);

@@ -162,6 +162,7 @@ std::string memory_text(const model::Outcome& outcome, const Style& style) {
   if (outcome.peak_is_rounded) add(rounded_reason);
   if (!outcome.counters.cache_estimate.empty()) add(outcome.counters.cache_estimate);
   if (outcome.copies()) add(copies_text(outcome, style));
+  if (outcome.names_no_layer) add(outcome.policy + " " + std::string(no_layer_reason));
   return text;
 }
 

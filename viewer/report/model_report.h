@@ -19,6 +19,9 @@ inline constexpr std::string_view rounded_reason =
 // states.
 std::string_view reason_of(bool of_new_states = false);
 
+// Of model::names_no_layer().
+inline constexpr std::string_view no_layer_reason = "names no layer: nothing runs again, as under save-all";
+
 // Bytes by name of the class; without those of which nothing lives.
 nlohmann::ordered_json held_classes_json(const ledger::ClassBytes& classes);
 // peak, counters, costs, copies, phases, classes, parts, live: what one policy takes. Events are those of the memory curve. `in_time`:

@@ -99,20 +99,21 @@ std::string above_text(const Distance& distance) {
 std::string listed_table(const PlanReport& report, const std::string& title, const std::vector<model::Listed>& all, const Style& style) {
   Table table({{title}, {"peak", true}, {extra_title(report), true}, {"above frontier", true}, {"bytes above", true}}, TableFormat::text,
               style);
-  std::string refused;
+  std::string below;
   for (const model::Listed& listed : all) {
     const Candidate& candidate = listed.candidate;
     if (!listed.refused.empty()) {
-      refused += "  " + printable(candidate.policy, style) + ": no row, " + printable(listed.refused, style) + "\n";
+      below += "  " + printable(candidate.policy, style) + ": no row, " + printable(listed.refused, style) + "\n";
       continue;
     }
+    if (listed.names_no_layer) below += "  " + printable(candidate.policy, style) + " " + std::string(no_layer_reason) + "\n";
     const Distance distance = listed.copies() ? Distance() : distance_of(report.result, candidate);
     table.row({Cell::words(model::in_ranges(candidate.policy)), peak_cell(candidate, TableFormat::text, style),
                Cell::words(cost_text(report, candidate.extra_cost) + (listed.copies() ? " + copies" : "")),
                Cell::words(listed.copies() ? "not known" : above_text(distance)),
                distance.bytes ? Cell::bytes(*distance.bytes) : Cell::words("-")});
   }
-  return "\n" + table.render() + refused;
+  return "\n" + table.render() + below;
 }
 
 // `all`: the whole frontier and the rules of thumb are shown, too.

@@ -81,6 +81,8 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
       if (!outcome.counters.cache_estimate.empty()) add_note(outcome.policy + ": " + std::string(outcome.counters.cache_estimate));
     for (const model::Outcome& outcome : report.outcomes)
       if (outcome.copies()) add_note(outcome.policy + " " + copies_text(outcome, style) + ", and is in no time above");
+    for (const model::Outcome& outcome : report.outcomes)
+      if (outcome.names_no_layer) add_note(outcome.policy + " " + std::string(no_layer_reason));
   }
   for (const std::string& note : step.notes) add_note(note);
   return text;

@@ -279,6 +279,31 @@ TEST(EstimatedPeak, SaysWhyInPagesAndInTables) {
   EXPECT_THAT(texts_of(9, ""), both(Not(HasSubstr("an estimate"))));
 }
 
+// Layers of 100 and of 10 bytes.
+TEST(Thresholds, ThatNoLayerPassesSaySo) {
+  const model::Model model = model_of("chain { length: 2 layer_bytes: [1, 100, 10] }");
+  const auto text_of = [&](const std::string& policy) { return memory_text(outcome_of(model, policy), {}); };
+  for (const char* const policy : {"over:100", "under:1"}) {
+    EXPECT_THAT(text_of(policy), HasSubstr(std::string("\n  ") + policy + " names no layer: nothing runs again, as under save-all\n"));
+    EXPECT_EQ(outcome_of(model, policy).extra_cost, 0U);
+  }
+  for (const char* const policy : {"over:99", "under:2", "save-all", "full"}) EXPECT_THAT(text_of(policy), Not(HasSubstr("no layer")));
+
+  WhatIfReport whatif;
+  whatif.step.model = model;
+  whatif.outcomes = {outcome_of(model, "over:99"), outcome_of(model, "over:100")};
+  EXPECT_THAT(whatif_text(whatif, {}), AllOf(HasSubstr("note: over:100 names no layer: "), Not(HasSubstr("over:99 names"))));
+
+  PlanReport plan;
+  model::SearchOptions options;
+  options.given = {*model::parse_policy("over:99"), *model::parse_policy("over:100")};
+  Result<model::SearchResult> found = model::search(model, options);
+  ASSERT_TRUE(found) << found.error().message();
+  plan.result = std::move(*found);
+  EXPECT_THAT(plan_text(plan, false, {}), AllOf(HasSubstr("\n  over:100 names no layer: "), Not(HasSubstr("over:99 names")),
+                                                HasSubstr("\n  over:10MB names no layer: ")));
+}
+
 // A table that is handed on says what the figures are, as the page does.
 TEST(GapMarkdown, SaysWhatIsEstimatedWhatItMeansAndWhatIsMissing) {
   GapReport report;
