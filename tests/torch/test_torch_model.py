@@ -154,6 +154,49 @@ class CommandTest(TorchTest):
     def test_encoder_with_dropout(self):
         self.check_beside_the_recorded("encoder", "Encoder.blocks.layers.*", 0.012)
 
+    def test_layers_are_those_of_a_recording(self):
+        script = self.folder / "units.py"
+        script.write_text("""import sys, torch, torch.nn as nn
+class Teacher(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+    def forward(self, x):
+        return torch.tanh(self.two(torch.tanh(self.one(x))))
+class Dicts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bs = nn.ModuleList(nn.ModuleDict({"a": nn.Linear(8, 8)}) for _ in range(2))
+    def forward(self, x):
+        for block in self.bs:
+            x = torch.tanh(block["a"](x))
+        return x
+def numbered():
+    return nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+def distilled(x):
+    with torch.no_grad():
+        wanted = Teacher()(x)
+    return numbered()(x) - wanted
+def alone(x):
+    for _ in range(3):
+        x = Teacher()(x)
+    return x
+NETWORKS = {"children": lambda x: Teacher()(x), "distilled": distilled, "alone": alone, "dicts": lambda x: Dicts()(x)}
+def step():
+    return NETWORKS[sys.argv[1]](torch.ones(4, 8)).pow(2).mean()
+if __name__ == "__main__":
+    for _ in range(2):
+        step().backward()
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1).step()
+""")
+        for name, unit in (("children", "Teacher.*"), ("distilled", "Sequential.*"), ("alone", "Teacher"), ("dicts", "")):
+            with self.subTest(name):
+                run = self.record(script, name, name=f"units-{name}")
+                self.assertEqual(run.read("whatif", "--step", "0")["unit"], unit)
+                done = self.plain([LIVESET, "model", "--torch", f"{script}:step", "--python", sys.executable, "--", name])
+                self.assertEqual((done.status, done.stderr), (0, ""))
+                self.assertEqual(Model(done.stdout).unit, unit)  # none: nobody calls "Dicts.bs", and every operator is a layer
+
     def test_costs_are_no_times_and_figures_are_estimates(self):
         file = self.folder / "m.textproto"
         self.model(MODELS, "mlp", "-o", file)
@@ -275,6 +318,13 @@ class FunctionTest(unittest.TestCase):
         self.assertEqual(model.statics("parameter"), 4 * 64 + 8 * 64)
         numbers = [tensor for tensor in model.items["tensor"] if tensor.get("wrapped_number") == "true"]
         self.assertEqual([(tensor["id"], tensor["bytes"]) for tensor in numbers], [("DivBackward0.other", "8")])
+        model.replay()
+
+    def test_gradients_that_go_from_node_to_node_have_their_class(self):
+        model = made(lambda: nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))(torch.ones(4, 8)).mean())
+        found = sorted(int(tensor["bytes"]) for tensor in model.items["tensor"] if tensor.get("memory_class") == "activation_gradient")
+        # Of the loss, of mean's input (an expanded number, divided), of tanh's result, of its input.
+        self.assertEqual(found, [4, 4 * 4 * 8, 4 * 4 * 16, 4 * 4 * 16])
         model.replay()
 
     def test_autograd_functions(self):

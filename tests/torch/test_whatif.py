@@ -58,8 +58,8 @@ class WhatIfTest(TorchTest):
 
     def test_layers_are_calls_that_record_a_graph(self):
         """A block that runs three times in a row is three layers, blocks that the program calls itself are layers, an evaluation has none."""
-        cases = {"shared": {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{block}{call}" for block in (0, 1) for call in ("", "#3"))},
-                 "loop": {"none": "save-all", "block": "full", "second": "regions:PreNorm,PreNorm#3,PreNorm#5"},
+        cases = {"shared": {"none": "save-all", "block": "full", "second": "regions:" + ",".join(f"blocks.{block}{call}" for block in (0, 1) for call in ("#1", "#3"))},
+                 "loop": {"none": "save-all", "block": "full", "second": "regions:PreNorm#1,PreNorm#3,PreNorm#5"},
                  "dicts": {"none": "save-all", "block": "regions:blocks.0..3.wide,blocks.0..3.narrow"},
                  "evaluated": {"none": "save-all", "block": "full", "pairs": "segment:2", "second": "regions:blocks.0,blocks.2,blocks.4"}}
         runs = self.side_by_side({(network, mode): lambda network=network, mode=mode: self.record(JOB, network, mode, name=f"{network}-{mode}")
@@ -69,6 +69,37 @@ class WhatIfTest(TorchTest):
             with self.subTest(network):
                 self.assertEqual(dict(zip(modes, self.predicted(runs[network, "none"], *modes.values()))),
                                  {mode: self.peak(runs[network, mode]) for mode in modes})
+
+    def test_what_a_region_is_called_with_and_what_it_takes_back(self):
+        """A value that only the caller holds is no argument, and a weight is taken back like any other value."""
+        for network, estimate in (("joins", True), ("frozen", False)):
+            modes = {"block": "full", "second": "regions:" + ",".join(f"blocks.{i}" for i in range(0, 4, 2))}
+            if network == "frozen":
+                modes["second"] += ",blocks.4"
+            none = self.record(JOB, network, "none", name=f"{network}-none")
+            found = none.read("whatif", *(word for policy in modes.values() for word in ("--policy", policy)))["policies"]
+            for (mode, _), policy in zip(modes.items(), found):
+                with self.subTest(network=network, mode=mode):
+                    self.assertEqual(policy["peak"]["bytes"], self.peak(self.record(JOB, network, mode, name=f"{network}-{mode}")))
+                    if estimate:
+                        self.assertTrue(policy["peak"]["estimate"])
+
+    def test_damage_is_an_estimate_or_refused(self):
+        run = self.record(TRAIN, name="whole")
+        whole = run.trace.read_bytes()
+        estimates = 0
+        for place in range(len(whole) // 120, len(whole), len(whole) // 60):
+            damaged = self.folder / "damaged.liveset"
+            damaged.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1:])
+            done = subprocess.run([LIVESET, "whatif", damaged, "--policy", "full", "--format", "json"], capture_output=True, text=True)
+            self.assertIn(done.returncode, (0, 2, 3), (place, done.stderr))
+            health = json.loads(subprocess.run([LIVESET, "summary", damaged, "--format", "json"], capture_output=True, text=True).stdout or "{}").get("health")
+            if done.returncode == 0 and health and health["damaged_packets"]:
+                found = json.loads(done.stdout)
+                self.assertTrue(found["policies"][0]["peak"]["estimate"], place)
+                self.assertIn("parts are damaged", " ".join(found["notes"]))
+                estimates += 1
+        self.assertGreater(estimates, 0)
 
     def test_networks_that_use_each_others_forward_make_estimates(self):
         """A step ends with each optimizer's: the first leaves a forward to the second one's backward."""
@@ -117,6 +148,10 @@ class WhatIfTest(TorchTest):
         done = subprocess.run([LIVESET, "whatif", block.trace, "--policy", "full"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (3, ""))
         self.assertIn("step 1 recomputes: a model comes from a step without checkpointing", done.stderr)
+        plain = self.record(TRAIN, name="plain")
+        done = subprocess.run([LIVESET, "whatif", plain.trace, "--unit", "blocks.*"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("no module of the step is called 'blocks.*' (it has GPT, GPT.e, GPT.ln, GPT.hd, GPT.bs.0..3, ", done.stderr)
         none = self.record("import torch\nx = torch.ones(1000)\n", name="nothing")
         done = subprocess.run([LIVESET, "whatif", none.trace], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (3, ""))

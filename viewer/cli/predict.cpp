@@ -114,6 +114,9 @@ constexpr const char* how_regions_run = R"(
 rotor:BYTES bounds what the stages hold; statics and gradients of parameters
 come on top (plan --budget bounds all). Regions run again as
 torch.utils.checkpoint(use_reentrant=False) does.
+regions:NAME is every call of that module in the step, NAME#2 the second one.
+segment:K has K layers in a segment, the last one too (checkpoint_sequential
+takes the number of segments, and leaves the last one as it is).
 )";
 
 }  // namespace

@@ -83,6 +83,9 @@ is one forward without what runs again.
 Policies: )";
 constexpr const char* how_regions_run = R"(
 Regions run again as torch.utils.checkpoint(use_reentrant=False) does.
+regions:NAME is every call of that module in the step, NAME#2 the second one.
+segment:K has K layers in a segment, the last one too (checkpoint_sequential
+takes the number of segments, and leaves the last one as it is).
 )";
 
 }  // namespace

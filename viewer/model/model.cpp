@@ -42,7 +42,7 @@ class Finisher {
     classes();
     if (model_.units.empty())
       for (std::uint32_t op = 0; op < model_.ops.size(); ++op)
-        if (model_.ops[op].phase == trace::Phase::forward) model_.units.push_back({model_.ops[op].id, op, op + 1});
+        if (model_.ops[op].in_layers()) model_.units.push_back({model_.ops[op].id, op, op + 1});
     return Done{};
   }
 

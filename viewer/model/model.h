@@ -25,6 +25,9 @@ namespace liveset::model {
 inline constexpr std::uint32_t none = 0xffffffffU;
 inline constexpr std::uint64_t max_layers = 1'000'000;  // their ledger takes half a GiB
 inline constexpr std::uint64_t max_total_bytes = std::uint64_t{1} << 62;
+inline constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
+
+inline bool is_forward(trace::Phase phase) { return phase == trace::Phase::forward || phase == trace::Phase::loss; }
 
 // proto/model.proto says what each means. Defaults: reading C0 of the six-layer chain.
 struct Conventions {
@@ -73,10 +76,16 @@ struct Op {
   bool random = false, side_effect = false;
   bool continues = false;       // a further part of the op before it
   bool no_graph = false;        // no graph was recorded: no layer has it
+  bool saves_static = false;    // the graph holds a parameter for it, which lives anyway
   bool after_function = false;  // of a further part in backward: the node's function has returned, and what it had unpacked is gone
   std::uint64_t cost = 0;       // in Model::cost_unit
   std::uint64_t workspace = 0;  // bytes
   Slice reads, writes, saves, frees;
+
+  // Its backward takes back what the graph holds: what a region has given up is made again before.
+  bool is_taken_back() const { return saves.count != 0 || saves_static; }
+  // Policies count and name such ops alone.
+  bool in_layers() const { return phase == trace::Phase::forward && !no_graph; }
 };
 
 struct StaticStorage {

@@ -213,8 +213,7 @@ class Reader {
       estimate = "the blocks are those of the step on the CPU; a device's kernels have workspaces of their own";
       return;
     }
-    constexpr std::uint64_t cpu_state = 5056;
-    if (!parsed.physical().has_rng_state()) out.rng_state = cpu_state;
+    if (!parsed.physical().has_rng_state()) out.rng_state = cpu_rng_state;
     if (out.heap.empty()) out.heap = "cpu";
   }
 

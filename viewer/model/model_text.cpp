@@ -85,8 +85,8 @@ class Writer {
     const bool are_ops = std::all_of(model_.units.begin(), model_.units.end(), [&](const Unit& unit) {
       return unit.end == unit.begin + 1 && unit.name == model_.ops[unit.begin].id;
     });
-    const auto forwards = static_cast<std::size_t>(
-        std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.phase == trace::Phase::forward; }));
+    const auto forwards =
+        static_cast<std::size_t>(std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.in_layers(); }));
     if (are_ops && model_.units.size() == forwards) return;
     for (const Unit& unit : model_.units) {
       proto::Program::Layer layer;
@@ -189,6 +189,7 @@ class Writer {
     out.set_continues(in.continues);
     if (in.enters != none) out.set_enters(model_.modules[in.enters]);
     out.set_no_graph(in.no_graph);
+    out.set_saves_static(in.saves_static);
     out.set_after_function(in.after_function);
     if (in.forward != none) out.set_backward_of(model_.ops[in.forward].id);
     line("op", out);

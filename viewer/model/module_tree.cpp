@@ -13,8 +13,9 @@ std::string NamedRun::name() const { return ledger::numbered_name(std::string(pa
 
 NamedRuns::NamedRuns(const Model& model) {
   for (const Unit& unit : model.units) {
-    layers_.try_emplace(unit.name, static_cast<std::uint32_t>(runs_.size()));
-    runs_.push_back({unit.name, 1, unit.begin, unit.end, true});
+    const auto [path, number] = split_number(unit.name);
+    layers_[path].push_back(static_cast<std::uint32_t>(runs_.size()));
+    runs_.push_back({path, std::max(number, 1U), unit.begin, unit.end, true});
   }
   add_modules(model);
 }
@@ -25,7 +26,7 @@ void NamedRuns::add_modules(const Model& model) {
   std::uint32_t last = none;
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
     const Op& each = model.ops[op];
-    const std::uint32_t module = each.phase == trace::Phase::forward && !each.no_graph ? each.module : none;
+    const std::uint32_t module = each.in_layers() ? each.module : none;
     if (module == none) {
       open.clear();
     } else if (module != last || open.empty() || each.enters != none) {
@@ -48,16 +49,31 @@ void NamedRuns::add_modules(const Model& model) {
   }
 }
 
-std::uint32_t NamedRuns::exactly(std::string_view name) const {
-  if (const auto layer = layers_.find(name); layer != layers_.end()) return layer->second;
-  if (const auto module = modules_.find(name); module != modules_.end()) return module->second.front();
+std::pair<std::string_view, std::uint32_t> split_number(std::string_view name) {
   const auto sign = name.rfind('#');
-  if (sign == std::string_view::npos) return none;
-  const auto module = modules_.find(name.substr(0, sign));
-  std::size_t number = 0;
+  std::uint32_t number = 0;
+  if (sign == std::string_view::npos) return {name, 0};
   const auto [end, error] = std::from_chars(name.data() + sign + 1, name.data() + name.size(), number);
-  if (module == modules_.end() || error != std::errc() || end != name.data() + name.size()) return none;
-  return number > 1 && number <= module->second.size() ? module->second[number - 1] : none;
+  if (error != std::errc() || end != name.data() + name.size() || number == 0) return {name, 0};
+  return {name.substr(0, sign), number};
+}
+
+bool NamedRuns::is_one_of_many(const NamedRun& run) const {
+  const Runs& of = run.layer ? layers_ : modules_;
+  const auto found = of.find(run.path);
+  return found != of.end() && found->second.size() > 1;
+}
+
+std::vector<std::uint32_t> NamedRuns::exactly(std::string_view name) const {
+  const auto [path, number] = split_number(name);
+  for (const Runs* of : {&layers_, &modules_}) {
+    const auto found = of->find(path);
+    if (found == of->end()) continue;
+    if (number == 0) return found->second;
+    for (const std::uint32_t run : found->second)
+      if (runs_[run].number == number) return {run};
+  }
+  return {};
 }
 
 std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern) const {
@@ -68,14 +84,18 @@ std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern) const {
 std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern, std::uint64_t& looks) const {
   const auto spend = [&](std::size_t characters) { looks -= std::min<std::uint64_t>(looks, characters); };
   spend(32 + pattern.size());
-  if (const std::uint32_t exact = exactly(pattern); exact != none) return {exact};
-  std::vector<std::uint32_t> found;
+  std::vector<std::uint32_t> found = exactly(pattern);
+  spend(8 * found.size());
+  if (!found.empty()) return found;
+  const bool of_one = split_number(pattern).second != 0;  // or of a pattern of such, "bs.*#2"
   bool layers = false;
   for (std::uint32_t index = 0; index < runs_.size() && looks != 0; ++index) {
     const NamedRun& run = runs_[index];
-    spend(run.number == 1 ? 1 : 32 + run.path.size());
+    spend(of_one ? 32 + run.path.size() : 1);
     if (!run.layer && (layers || (!found.empty() && run.begin < runs_[found.back()].end))) continue;
-    if (!(run.number == 1 ? matches_name(pattern, run.path, looks) : matches_name(pattern, run.name(), looks))) continue;
+    if (of_one ? !matches_name(pattern, std::string(run.path) + "#" + std::to_string(run.number), looks)
+               : !matches_name(pattern, run.path, looks))
+      continue;
     layers = layers || run.layer;
     found.push_back(index);
     spend(8);

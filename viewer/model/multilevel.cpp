@@ -29,7 +29,7 @@ class Layers {
 
   Status find() {
     if (model_.conventions.frees_are_listed || model_.conventions.drop_at_region_end)
-      return no_chain("it lists what is freed, as a recorded step does, and not what reads what");
+      return no_chain("its frees are listed, as a recorded step's");
     if (model_.microbatches.count > 1) return no_chain("it has several microbatches");
     layer_of_.assign(model_.ops.size(), none);
     producer_.assign(model_.tensors.size(), none);

@@ -19,7 +19,7 @@ Offloads::Offloads(const Model& model, const std::vector<Offload>& stated, const
   std::vector<std::uint32_t> last(model.tensors.size(), none);  // op before backward that makes or reads it
   for (std::uint32_t index = 0; index < model.ops.size(); ++index) {
     const Op& op = model.ops[index];
-    const bool is_before = op.phase == Phase::forward || op.phase == Phase::loss;
+    const bool is_before = is_forward(op.phase);
     for (const Slice slice : {op.writes, op.reads})
       for (const std::uint32_t tensor : model.list(slice)) {
         Place& place = places_[tensor];

@@ -190,17 +190,23 @@ class KeptOperators {
 // A step may have several forwards, each with its backward behind it: no region goes on from one to the next.
 std::vector<Region> within_forwards(const Model& model, std::vector<Region> regions) {
   std::vector<Region> parts;
-  const auto is_forward = [&](std::uint32_t op) { return model.ops[op].phase == trace::Phase::forward; };
+  const auto may_run_again = [&](std::uint32_t op) { return model.ops[op].phase == trace::Phase::forward; };
+  constexpr std::size_t max_name = 200;  // of a part: there may be as many as ops
   for (Region& region : regions) {
+    if (std::all_of(model.ops.begin() + region.begin, model.ops.begin() + region.end,
+                    [](const Op& op) { return op.phase == trace::Phase::forward; })) {
+      parts.push_back(std::move(region));
+      continue;
+    }
+    const std::vector<bool> keeps = std::move(region.keeps_outputs);
+    region.name.resize(std::min(region.name.size(), max_name));
     for (std::uint32_t begin = region.begin, end = begin; begin < region.end; begin = end) {
-      while (end < region.end && is_forward(end) == is_forward(begin)) ++end;
-      if (!is_forward(begin)) continue;
+      while (end < region.end && may_run_again(end) == may_run_again(begin)) ++end;
+      if (!may_run_again(begin)) continue;
       Region& part = parts.emplace_back(region);
       part.begin = begin;
       part.end = end;
-      if (!region.keeps_outputs.empty())
-        part.keeps_outputs.assign(region.keeps_outputs.begin() + (begin - region.begin),
-                                  region.keeps_outputs.begin() + (end - region.begin));
+      if (!keeps.empty()) part.keeps_outputs.assign(keeps.begin() + (begin - region.begin), keeps.begin() + (end - region.begin));
     }
   }
   return parts;
@@ -343,6 +349,7 @@ class RegionWriter {
   // Layers and modules, for a message: the first and the last layer, and the first few modules that are none.
   std::string names_of(const NamedRuns& runs) const {
     constexpr std::size_t most = 8;
+    if (layers() == 0) return "none";
     std::string text = (layers() > 1 ? "the layers " : "the layer ") + model_.units.front().name;
     if (layers() > 1) text += " to " + model_.units.back().name;
     std::size_t modules = 0;

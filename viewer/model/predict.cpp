@@ -68,7 +68,7 @@ class Executor {
 
   // Whether each forward op is a layer that makes a value: then the makings that the ledger counts are layers. Ops of a layer are not.
   bool is_made_by_layers() const {
-    const auto ops = std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.phase == Phase::forward; });
+    const auto ops = std::count_if(model_.ops.begin(), model_.ops.end(), [](const Op& op) { return op.in_layers(); });
     if (model_.units.size() != static_cast<std::size_t>(ops)) return false;
     return std::all_of(model_.units.begin(), model_.units.end(), [&](const Unit& unit) {
       const auto writes = model_.list(model_.ops[unit.begin].writes);
@@ -165,7 +165,9 @@ class Executor {
     is_doubtful_ = is_doubtful_ || (model_.conventions.regions_doubtful && (!instruction.graph || ran_again_));
     is_estimate_ = model_.conventions.drop_at_region_end && op.phase == Phase::forward && phase_ == Phase::forward && !instruction.graph;
     is_estimate_ = is_estimate_ || (model_.conventions.returns_unknown && ran_again_ && phase_ == Phase::backward);
-    if (phase_ != Phase::recompute) arguments_in_doubt_ = op_ >= schedule_.doubt_from && op_ <= schedule_.doubt_until;
+    // Where forwards of several microbatches come before the first one's backward, one of them may be in doubt while another one runs.
+    const bool stays = arguments_in_doubt_ && model_.microbatches.order != Microbatches::Order::one_by_one && phase_ != Phase::optimizer;
+    if (phase_ != Phase::recompute && !stays) arguments_in_doubt_ = op_ >= schedule_.doubt_from && op_ <= schedule_.doubt_until;
     is_estimate_ = is_estimate_ || arguments_in_doubt_;
     for (const std::uint32_t read : model_.list(op.reads)) {
       const State& state = state_of(read);

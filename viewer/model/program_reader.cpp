@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "viewer/model/module_tree.h"
 #include "viewer/model/name_pattern.h"
 #include "viewer/model/repeated_modules.h"
 
@@ -115,10 +116,12 @@ class ProgramReader {
     out.continues = stated.continues();
     out.after_function = stated.after_function();
     out.no_graph = stated.no_graph();
-    if (out.no_graph && out.phase != Phase::forward && out.phase != Phase::loss) {
-      errors_.fail_at(place, "no_graph", -1, "stands at an op that is no forward op");
-      return;
-    }
+    out.saves_static = stated.saves_static();
+    for (const auto& [field, is_stated] : {std::pair("no_graph", out.no_graph), std::pair("saves_static", out.saves_static)})
+      if (is_stated && !is_forward(out.phase)) {
+        errors_.fail_at(place, field, -1, "stands at an op that is no forward op");
+        return;
+      }
     if (!stated.enters().empty()) {
       if (!lies_in(stated.module(), stated.enters())) {
         errors_.fail_at(place, "enters", -1, "'" + stated.enters() + "' is no module that the op's module lies in");
@@ -138,7 +141,7 @@ class ProgramReader {
       errors_.fail_at(place, "id", -1, "'" + out.id + "' is a duplicate");
       return;
     }
-    if (stated.has_backward() && out.phase != Phase::forward && out.phase != Phase::loss) {
+    if (stated.has_backward() && !is_forward(out.phase)) {
       errors_.fail(place.line("backward", -1) + place.path + ".backward stands at an op that is no forward op");
       return;
     }
@@ -239,8 +242,7 @@ class ProgramReader {
       if (!forward_op(inner, "first", stated.first(), unit.begin) || !forward_op(inner, "last", stated.last(), last)) return;
       unit.end = last + 1;
       const auto begin = builder_.model.ops.begin() + unit.begin;
-      if (unit.end <= unit.begin ||
-          std::any_of(begin, begin + (unit.end - unit.begin), [](const Op& op) { return op.phase != Phase::forward; })) {
+      if (unit.end <= unit.begin || std::any_of(begin, begin + (unit.end - unit.begin), [](const Op& op) { return !op.in_layers(); })) {
         errors_.fail_at(inner, "last", -1,
                         "'" + stated.last() + "' does not follow '" + stated.first() + "' with forward ops alone between them");
         return;
@@ -255,8 +257,8 @@ class ProgramReader {
   }
   bool forward_op(const Place& place, const char* field, const std::string& name, std::uint32_t& out) {
     const auto found = ops_.find(name);
-    if (found == ops_.end() || builder_.model.ops[found->second].phase != Phase::forward)
-      return errors_.fail_at(place, field, -1, "'" + name + "' is no forward op");
+    if (found == ops_.end() || !builder_.model.ops[found->second].in_layers())
+      return errors_.fail_at(place, field, -1, "'" + name + "' is no forward op that records a graph");
     out = found->second;
     return true;
   }
@@ -335,8 +337,8 @@ void read_region(const proto::Region& stated, const Place& place, const RegionId
   if (!stated.op().empty()) {
     for (int i = 0; i < stated.op_size(); ++i) {
       const auto found = ids.ops.find(stated.op(i));
-      if (found == ids.ops.end() || model.ops[found->second].phase != Phase::forward) {
-        errors.fail_at(place, "op", i, "'" + stated.op(i) + "' is no forward op");
+      if (found == ids.ops.end() || !model.ops[found->second].in_layers()) {
+        errors.fail_at(place, "op", i, "'" + stated.op(i) + "' is no forward op that records a graph");
         return;
       }
       if (i > 0 && found->second != region.end) {
@@ -353,7 +355,8 @@ void read_region(const proto::Region& stated, const Place& place, const RegionId
   }
   std::vector<Unit> named;
   for (const Unit& unit : model.units)
-    if (matches_name(stated.module(), unit.name, looks)) named.push_back(unit);
+    if (matches_name(stated.module(), unit.name, looks) || matches_name(stated.module(), split_number(unit.name).first, looks))
+      named.push_back(unit);
   if (named.empty()) named = units_of(model, stated.module(), looks);
   looks -= std::min<std::uint64_t>(looks, 1000 * named.size());
   if (looks == 0) {

@@ -1,8 +1,8 @@
 #include "viewer/model/recorded_step.h"
 
 #include <algorithm>
-#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -13,6 +13,7 @@
 #include "viewer/ledger/path_names.h"
 #include "viewer/ledger/value_names.h"
 #include "viewer/model/name_pattern.h"
+#include "viewer/model/name_ranges.h"
 #include "viewer/model/past.h"
 #include "viewer/model/repeated_modules.h"
 #include "viewer/model/step_events.h"
@@ -22,11 +23,9 @@ namespace {
 
 using ledger::Block;
 using trace::Event;
-using trace::Kind;
 using trace::MemoryClass;
 using trace::Phase;
 
-constexpr std::uint64_t cpu_rng_state = 5056;  // torch.get_rng_state().nbytes
 constexpr std::uint64_t max_step_events = 100'000'000;
 // Earlier steps that are followed one by one; where there are more, these are the first: later ones find the cache as they left it.
 constexpr std::size_t max_past_steps = 3;
@@ -172,12 +171,14 @@ class StepModel {
     }
     std::vector<std::uint32_t> death(builder_.model.tensors.size(), none);  // draft
     for (std::uint32_t index = 0; index < drafts_.size(); ++index)
-      for (const std::uint32_t ordinal : drafts_[index].frees) death[tensor_of(ordinal)] = index;
+      for (const std::uint32_t ordinal : drafts_[index].frees)
+        if (const std::uint32_t tensor = tensor_of(ordinal); tensor != none) death[tensor] = index;
     for (std::uint32_t index = 0; index < drafts_.size(); ++index) {
       const Draft& each = drafts_[index];
       ModelBuilder::Lists lists;
       for (const std::uint32_t ordinal : each.writes) lists.writes.push_back(tensor_of(ordinal));
-      for (const std::uint32_t ordinal : each.frees) lists.frees.push_back(tensor_of(ordinal));
+      for (const std::uint32_t ordinal : each.frees)
+        if (const std::uint32_t tensor = tensor_of(ordinal); tensor != none) lists.frees.push_back(tensor);  // else a damaged trace lost it
       lists.saves = std::move(saves[index]);
       std::sort(lists.saves.begin(), lists.saves.end());
       saves_in_backward_ = saves_in_backward_ || (each.phase == Phase::backward && !lists.saves.empty());
@@ -186,6 +187,8 @@ class StepModel {
       op.phase = each.phase == Phase::recompute ? Phase::forward : each.phase;
       op.module = builder_.module(paths_.module(each.scope));
       op.enters = entered_again(index);
+      if (each.node != no_node && is_forward(each.phase) && lists.saves.empty())
+        op.saves_static = events_.saves_static(each.node) && first_op[each.node] == index;
       op.name = file_.dictionary().string(each.name);
       op.id = op_id(each);
       op.cost = time_to_next(index);
@@ -221,7 +224,9 @@ class StepModel {
     if (each.enters == none || !is_forward(each.phase) || index == 0) return none;
     const Draft& last = drafts_[index - 1];
     const std::string_view module = paths_.module(each.enters);
-    return is_forward(last.phase) && lies_in(paths_.module(last.scope), module) ? builder_.module(module) : none;
+    const bool says_more =
+        is_forward(last.phase) && lies_in(paths_.module(last.scope), module) && lies_in(paths_.module(each.scope), module);
+    return says_more ? builder_.module(module) : none;
   }
 
   std::string op_id(const Draft& each) {
@@ -298,6 +303,28 @@ class StepModel {
     }
   }
 
+  // For a message: the first of the modules that are called, outer ones before what lies in them.
+  static std::string modules_in_words(const Model& model) {
+    constexpr std::size_t most_listed = 8, most_looked_at = 1000;
+    std::vector<std::string> called;
+    std::set<std::string_view> known;
+    std::vector<std::size_t> ends;
+    for (const std::string_view path : model.modules) {
+      ends_of_parts(path, ".", ends);
+      for (const std::size_t end : ends)
+        if (called.size() < most_looked_at && !model.containers.contains(path.substr(0, end)) && known.insert(path.substr(0, end)).second)
+          called.emplace_back(path.substr(0, end));
+    }
+    if (called.empty()) return "it has none";
+    std::stable_sort(called.begin(), called.end(), [](const std::string& a, const std::string& b) {
+      return std::count(a.begin(), a.end(), '.') < std::count(b.begin(), b.end(), '.');
+    });
+    const std::vector<std::string> names = with_ranges(called);
+    std::string text = "it has ";
+    for (std::size_t i = 0; i < std::min(names.size(), most_listed); ++i) text += (i == 0 ? "" : ", ") + names[i];
+    return names.size() > most_listed ? text + " and others" : text;
+  }
+
   Result<RecordedStep> model(const std::string& wanted) {
     RecordedStep out;
     Model& model = builder_.model;
@@ -321,19 +348,19 @@ class StepModel {
     if (!model.units.empty()) model.unit_pattern = unit;
     model.conventions.regions_doubtful = events_.graphs_cross() || is_irregular(model);
     if (!wanted.empty() && model.units.empty())
-      return Error{ErrorKind::usage,
-                   file_.path(),
-                   {},
-                   "no module of the step is called '" + unit + "'",
-                   model.modules.empty() ? "it has none" : "it has " + model.modules.front() + ", ..."};
+      return Error{ErrorKind::usage, file_.path(), {}, "no module of the step is called '" + unit + "'", modules_in_words(model)};
     Result<Model> finished = builder_.finish();
     if (!finished) return cannot(file_, finished.error().what, "this is a fault of liveset, or the trace is damaged");
     out.model = std::move(*finished);
-    out.unit = unit;
+    out.unit = out.model.unit_pattern;
     out.step = step_.number;
     out.first_event = step_.first_event;
     out.end_event = step_.end_event;
     out.peak_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(step_.peak().peak_bytes, 0));
+    if (file_.health().lost_events != 0 || file_.health().damaged_packets != 0)
+      out.model.estimate = "of " + file_.path() + " " + (file_.health().damaged_packets != 0 ? "parts are damaged" : "events were lost") +
+                           ", and the step may have had more";
+    if (!out.model.estimate.empty()) out.notes.push_back("an estimate: " + out.model.estimate);
     if (out.model.conventions.regions_doubtful)
       out.notes.emplace_back(
           "the step has a forward whose backward is not in it, or a backward twice: what is said of policies with regions is an estimate "
@@ -410,6 +437,7 @@ Result<RecordedStep> model_of_step(const trace::TraceFile& file, const RecordedS
   Result<ledger::PhysicalLedger> ledger = ledger::build_physical(file, physical);
   if (!ledger) return ledger.take_error();
   if (ledger->shown_heap == 0) return lacks(file, "has no blocks", "a model comes from a recorded training step");
+  if (ledger->shown_heap >= file.dictionary().heaps.size()) return lacks(file, "does not name its heaps", "record the job again");
   Result<const ledger::Step*> step = choose_step(file, *ledger, options.step);
   if (!step) return step.take_error();
   if (recomputes(**step))

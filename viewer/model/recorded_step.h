@@ -35,7 +35,7 @@ struct RecordedStepOptions {
 struct RecordedStep {
   Model model;
   std::int64_t step = 0;
-  std::string heap, unit;
+  std::string heap, unit;  // unit: the pattern of its layers; empty: every forward op that records a graph is one
   std::uint64_t first_event = 0, end_event = 0;
   std::uint64_t peak_bytes = 0;    // recorded
   std::vector<std::string> notes;  // what is not known of this step, for people

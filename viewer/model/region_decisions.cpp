@@ -30,6 +30,8 @@ class Decider {
   }
 
  private:
+  enum class Knows : std::uint8_t { nothing, saves, reads };  // what tells of a region's arguments
+
   void find_readers() {
     tensors_.resize(model_.tensors.size());
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
@@ -55,14 +57,14 @@ class Decider {
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         region_of_[op] = index;
         if (!region.keeps_outputs.empty()) out_.keeps_outputs[op] = region.keeps_outputs[op - region.begin];
-        if (model_.ops[op].saves.count != 0) regions_[index].last_saver = op;
+        if (model_.ops[op].is_taken_back()) regions_[index].last_saver = op;
       }
     }
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const std::uint32_t forward = model_.ops[index].forward;
       if (forward == none) continue;
       const std::uint32_t region = region_of_[forward];
-      if (region == none || (model_.ops[forward].saves.count == 0 && regions_[region].early_stop)) continue;
+      if (region == none || (!model_.ops[forward].is_taken_back() && regions_[region].early_stop)) continue;
       if (regions_[region].rerun_at == none) regions_[region].rerun_at = index;
       regions_[region].done = index;
     }
@@ -90,7 +92,7 @@ class Decider {
       if (model_.ops[index].forward != none) backward_of[model_.ops[index].forward] = index;
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const Op& op = model_.ops[index];
-      if (op.phase != Phase::forward && op.phase != Phase::loss) continue;
+      if (!is_forward(op.phase)) continue;
       const std::uint32_t where = region_of_[index];
       for (const std::uint32_t tensor : model_.list(op.reads))
         spoken_of(tensor, where, where == none || regions_[where].done == none ? index : std::max(index, regions_[where].done));
@@ -127,7 +129,7 @@ class Decider {
     std::vector<std::uint32_t> last(tensors_.size(), none);
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const Region& region = recomputed_[index];
-      calls_.clear();
+      if (!calls_.empty()) calls_ = {};  // clear() would go through the buckets of the largest region so far
       for (std::uint32_t op = region.begin; op < region.end; ++op)
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice)) last[tensor] = op;
@@ -136,6 +138,8 @@ class Decider {
         const std::uint32_t by =
             last[tensor] == none ? region.end - 1 : last_part_[end_of_use(made, std::max(made, last[tensor]), region.end)];
         out_.given_up[std::min(by, region.end - 1)].push_back(tensor);
+        // Autocast holds casts of parameters until its context ends.
+        if (model_.ops[made].name == "ToCopyBackward0" && regions_[index].rerun_at != none) doubt(made, regions_[index].rerun_at);
       }
     }
   }
@@ -182,9 +186,9 @@ class Decider {
   // Most of what it reads its forward op saves; what it reads of another region must live there too.
   void read_by_backward(std::uint32_t index) {
     const Op& op = model_.ops[index];
-    if (op.phase == Phase::forward || op.phase == Phase::loss) return;
+    if (is_forward(op.phase)) return;
     const std::uint32_t region = op.forward == none ? none : region_of_[op.forward];
-    const bool runs_again = region != none && (model_.ops[op.forward].saves.count != 0 || !regions_[region].early_stop);
+    const bool runs_again = region != none && (model_.ops[op.forward].is_taken_back() || !regions_[region].early_stop);
     for (const std::uint32_t tensor : model_.list(op.reads)) spoken_of(tensor, runs_again ? region : none, index);
   }
 
@@ -243,29 +247,39 @@ class Decider {
     }
   }
 
+  void pin(std::uint32_t tensor, std::uint32_t region) {
+    const OfRegion& work = regions_[region];
+    const std::uint32_t freed = tensors_[tensor].freed_by;
+    if (work.done == none || freed == none || freed >= work.done || out_.home(tensor) == region) return;
+    if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < work.done) tensors_[tensor].pinned_until = work.done;
+  }
+  // What goes while a region runs may be its argument, or what the caller alone held (x of `x = block(cat(x, y))`).
+  void pin_freed(std::uint32_t tensor, std::uint32_t region, Knows knows) {
+    if (argument_of_[tensor] == region || knows == Knows::reads || regions_[region].done == none) return;
+    doubt(tensors_[tensor].freed_by, regions_[region].done);
+    if (knows == Knows::nothing) pin(tensor, region);
+  }
+
+  bool is_made_before(std::uint32_t tensor, const Region& region) const {
+    return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
+  }
+
   // What a region reads from outside must live when it runs again. Where reads are not known: what lived when the region began and
   // goes while it runs or right after it (the caller's own reference).
   void find_pinned() {
     if (regions_.empty()) return;
-    const auto pin = [&](std::uint32_t tensor, std::uint32_t region) {
-      const OfRegion& work = regions_[region];
-      const std::uint32_t freed = tensors_[tensor].freed_by;
-      if (work.done == none || freed == none || freed >= work.done || out_.home(tensor) == region) return;
-      if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < work.done) tensors_[tensor].pinned_until = work.done;
-    };
+    argument_of_.assign(tensors_.size(), none);
     pin_arguments();
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const Region& region = recomputed_[index];
-      const auto outside = [&](std::uint32_t tensor) {
-        return tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
-      };
+      const Knows knows = find_arguments(index);
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice))
-            if (outside(tensor)) pin(tensor, index);
+            if (is_made_before(tensor, region)) pin(tensor, index);
         if (model_.conventions.drop_at_region_end)
           for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
-            if (outside(tensor)) pin(tensor, index);
+            if (is_made_before(tensor, region)) pin_freed(tensor, index, knows);
         if (out_.op_keeps_outputs(op))
           for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
             if (tensors_[tensor].kept_output && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < regions_[index].done &&
@@ -284,9 +298,8 @@ class Decider {
     const auto runs_again = [&](std::uint32_t op) { return region_of_[op] != none && regions_[region_of_[op]].done != none; };
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const Op& op = model_.ops[index];
-      const bool is_forward = op.phase == Phase::forward || op.phase == Phase::loss;
-      if (runs_again(is_forward ? index : op.forward == none ? index : op.forward)) continue;
-      for (const std::uint32_t tensor : model_.list(is_forward ? op.saves : op.reads)) held[tensor] = true;
+      if (runs_again(is_forward(op.phase) || op.forward == none ? index : op.forward)) continue;
+      for (const std::uint32_t tensor : model_.list(is_forward(op.phase) ? op.saves : op.reads)) held[tensor] = true;
     }
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const Region& region = recomputed_[index];
@@ -294,9 +307,8 @@ class Decider {
       for (std::uint32_t op = region.begin; op < region.end; ++op)
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice)) {
-            const bool outside = tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
             const bool lives_on = model_.tensors[tensor].value || tensors_[tensor].pinned_until != none;
-            if (outside && lives_on && !held[tensor]) tensors_[tensor].region_input = true;
+            if (is_made_before(tensor, region) && lives_on && !held[tensor]) tensors_[tensor].region_input = true;
           }
     }
   }
@@ -311,10 +323,15 @@ class Decider {
     };
     std::map<std::uint32_t, Calls> calls;  // by the op that left something
     const std::vector<std::uint32_t> last_left = find_last_left();
-    std::vector<std::uint32_t> saved_by(tensors_.size(), none);  // the last region that saves it
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const std::uint32_t begin = recomputed_[index].begin;
-      if (last_left[begin] == none || regions_[index].done == none || knows_arguments(index, last_left[begin], saved_by)) continue;
+      if (last_left[begin] == none || regions_[index].done == none) continue;
+      const Knows knows = find_arguments(index);
+      if (knows == Knows::reads) continue;
+      if (knows == Knows::saves) {
+        doubt_others(index, last_left[begin]);
+        continue;
+      }
       Calls& of = calls[last_left[begin]];
       of.done.push_back(std::max(regions_[index].done, of.done.empty() ? 0 : of.done.back()));
       of.begin.push_back(begin);
@@ -331,25 +348,30 @@ class Decider {
       }
   }
 
-  // What `left` has made and the region does not save may be an argument too (x of x + f(c)): if it is, it lives on.
-  bool knows_arguments(std::uint32_t index, std::uint32_t left, std::vector<std::uint32_t>& saved_by) {
+  // What the region is called with, as far as it is known; argument_of_ says it of tensors until the next region is asked for.
+  Knows find_arguments(std::uint32_t index) {
     const Region& region = recomputed_[index];
-    bool saves = false;
+    Knows knows = Knows::nothing;
     for (std::uint32_t op = region.begin; op < region.end; ++op) {
-      if (model_.ops[op].reads.count != 0) return true;
+      if (model_.ops[op].reads.count != 0) return Knows::reads;
       for (const std::uint32_t tensor : model_.list(model_.ops[op].saves)) {
-        saved_by[tensor] = index;
-        saves = saves || tensors_[tensor].producer == none || tensors_[tensor].producer < region.begin;
+        if (!is_made_before(tensor, region)) continue;
+        argument_of_[tensor] = index;
+        knows = Knows::saves;
       }
     }
-    if (!saves) return false;
+    return knows;
+  }
+
+  // What `left` has made and the region does not save may be an argument too (x of x + f(c)): if it is, it lives on.
+  void doubt_others(std::uint32_t index, std::uint32_t left) {
     constexpr std::size_t max_outputs = 64;  // of an operator; a file may state any number, for any number of regions
-    for (const std::uint32_t tensor :
-         model_.list(model_.ops[left].writes).first(std::min<std::size_t>(model_.ops[left].writes.count, max_outputs)))
-      if (saved_by[tensor] != index && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by >= region.begin)
+    const auto writes = model_.list(model_.ops[left].writes);
+    const std::uint32_t begin = recomputed_[index].begin;
+    for (const std::uint32_t tensor : writes.first(std::min(writes.size(), max_outputs)))
+      if (argument_of_[tensor] != index && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by >= begin)
         doubt(tensors_[tensor].freed_by, regions_[index].done);
-    if (model_.ops[left].writes.count > max_outputs) doubt(region.begin, regions_[index].done);
-    return true;
+    if (writes.size() > max_outputs) doubt(begin, regions_[index].done);
   }
   void doubt(std::uint32_t from, std::uint32_t until) {
     if (from >= until) return;
@@ -403,6 +425,7 @@ class Decider {
   std::vector<OfTensor>& tensors_ = out_.tensors;
   std::vector<OfRegion>& regions_ = out_.regions;
   std::vector<std::uint32_t>& region_of_ = out_.region_of;
+  std::vector<std::uint32_t> argument_of_;                                              // by tensor: region
   std::vector<std::uint32_t> last_part_;                                                // by op: the last part of its operator
   std::unordered_map<std::string_view, std::map<std::uint32_t, std::uint32_t>> calls_;  // of a region, by module: runs of its ops
 };

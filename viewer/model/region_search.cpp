@@ -35,8 +35,11 @@ class Names {
     std::map<std::string, Set> families;
     for (std::uint32_t module = 0; module < tree.modules.size(); ++module) {
       if (!tree.modules[module].may_checkpoint) continue;
-      names_[module] = runs.all()[tree.run[module]].name();
-      for (const std::string& family : families_of(names_[module])) families[family].push_back(module);
+      const NamedRun& run = runs.all()[tree.run[module]];
+      const std::string path(run.path);
+      names_[module] = runs.is_one_of_many(run) ? path + "#" + std::to_string(run.number) : path;
+      for (const std::string& family : families_of(path)) families[family].push_back(module);
+      if (names_[module] != path) families[path].push_back(module);
     }
     std::size_t tried = 0;
     for (auto& [pattern, members] : families) {

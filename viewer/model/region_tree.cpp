@@ -118,7 +118,7 @@ class TreeWriter {
         continue;
       }
       high_backward_[last] = std::max(high_backward_[last], curve_.high[index]);
-      if (forward == last && first_backward_[last] == none && (model_.ops[last].saves.count != 0 || !stops_early()))
+      if (forward == last && first_backward_[last] == none && (model_.ops[last].is_taken_back() || !stops_early()))
         first_backward_[last] = index;
     }
   }
@@ -199,7 +199,7 @@ class TreeWriter {
     std::uint64_t high_forward = 0, high_backward = 0;
     for (std::uint32_t op = begin; op < end; ++op) {
       if (!is_forward(op)) return;
-      if (model_.ops[op].saves.count != 0) last_saver = op;
+      if (model_.ops[op].is_taken_back()) last_saver = op;
       high_forward = std::max(high_forward, curve_.high[op]);
       high_backward = std::max(high_backward, high_backward_[op]);
       backward = std::min(backward, first_backward_[op]);

@@ -38,7 +38,7 @@ std::vector<std::uint64_t> saved_bytes(const Model& model) {
     for (const std::uint32_t tensor : model.list(op.saves)) saved[tensor] = true;
   std::vector<std::uint64_t> bytes(model.modules.size());
   for (const Op& op : model.ops) {
-    if (op.phase != trace::Phase::forward || op.module == none) continue;
+    if (!op.in_layers() || op.module == none) continue;
     for (const std::uint32_t tensor : model.list(op.writes))
       if (saved[tensor]) bytes[op.module] += model.tensors[tensor].bytes;
   }
@@ -47,27 +47,31 @@ std::vector<std::uint64_t> saved_bytes(const Model& model) {
 
 // The root that is called more than once in one forward and saves most: blocks that the program calls one by one. Empty: none is.
 std::string repeated_root(const Model& model, const std::vector<std::uint64_t>& bytes) {
-  std::map<std::string_view, std::pair<std::size_t, std::size_t>> calls;  // in this forward, the most in one
-  std::map<std::string_view, std::uint64_t> held;
+  struct Calls {
+    std::size_t forward = 0, now = 0, most = 0;  // number of the forward, calls in it, the most in one
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::string_view, Calls> roots;
   const auto root_of = [&](std::uint32_t module) {
     return std::string_view(model.modules[module]).substr(0, model.modules[module].find_first_of("./"));
   };
-  for (std::size_t module = 0; module < model.modules.size(); ++module) held[root_of(static_cast<std::uint32_t>(module))] += bytes[module];
+  for (std::uint32_t module = 0; module < model.modules.size(); ++module) roots[root_of(module)].bytes += bytes[module];
   std::string_view last;
+  std::size_t forward = 0;
   for (const Op& op : model.ops) {
-    if (op.phase == trace::Phase::backward)
-      for (auto& [root, count] : calls) count.first = 0;
-    const bool counts = op.phase == trace::Phase::forward && op.module != none && !op.no_graph;
-    const std::string_view root = counts ? root_of(op.module) : std::string_view();
-    if (counts && (root != last || (op.enters != none && model.modules[op.enters] == root))) {
-      auto& [now, most] = calls[root];
-      most = std::max(most, ++now);
+    if (op.phase == trace::Phase::backward) ++forward;
+    const std::string_view root = op.in_layers() && op.module != none ? root_of(op.module) : std::string_view();
+    if (!root.empty() && (root != last || (op.enters != none && model.modules[op.enters] == root))) {
+      Calls& calls = roots[root];
+      calls.now = calls.forward == forward ? calls.now + 1 : 1;
+      calls.forward = forward;
+      calls.most = std::max(calls.most, calls.now);
     }
     last = root;
   }
   std::string_view best;
-  for (const auto& [root, count] : calls)
-    if (count.second > 1 && held[root] > 0 && (best.empty() || held[root] > held[best])) best = root;
+  for (const auto& [root, calls] : roots)
+    if (calls.most > 1 && calls.bytes > 0 && (best.empty() || calls.bytes > roots[best].bytes)) best = root;
   return std::string(best);
 }
 
@@ -75,10 +79,14 @@ std::string repeated_root(const Model& model, const std::vector<std::uint64_t>& 
 
 std::string repeated_modules(const Model& model) {
   const std::vector<std::uint64_t> bytes = saved_bytes(model);
+  std::vector<bool> counts(model.modules.size());
+  for (const Op& op : model.ops)
+    if (op.in_layers() && op.module != none) counts[op.module] = true;
   std::map<std::string, Family> families;
   std::string root;
   std::vector<std::size_t> ends;
   for (std::size_t module = 0; module < model.modules.size(); ++module) {
+    if (!counts[module]) continue;
     const std::string_view path = model.modules[module];
     ends_of_parts(path, ".", ends);
     if (root.empty()) root = path.substr(0, ends.front());
@@ -130,8 +138,7 @@ std::vector<Unit> units_of(const Model& model, std::string_view pattern, std::ui
   std::string_view current;
   for (std::uint32_t op = 0; op < model.ops.size(); ++op) {
     const Op& each = model.ops[op];
-    const bool forward = each.phase == trace::Phase::forward && each.module != none && !each.no_graph;
-    const std::string_view here = forward ? member[each.module] : std::string_view();
+    const std::string_view here = each.in_layers() && each.module != none ? member[each.module] : std::string_view();
     if (!here.empty() && here == current && (each.enters == none || !lies_in(here, model.modules[each.enters]))) {
       units.back().end = op + 1;
       continue;

@@ -313,7 +313,7 @@ class RegionSchedule {
   void backward(std::uint32_t op) {
     const std::uint32_t forward = model_.ops[op].forward;
     const std::uint32_t region = forward == none ? none : decisions_.region_of[forward];
-    if (region != none && !now_.reruns[region] && (model_.ops[forward].saves.count != 0 || !decisions_.regions[region].early_stop))
+    if (region != none && !now_.reruns[region] && (model_.ops[forward].is_taken_back() || !decisions_.regions[region].early_stop))
       rerun(region);
     run(op, Phase::backward);
     if (region == none || decisions_.regions[region].done != op) return;

@@ -1,6 +1,7 @@
 #include "viewer/model/step_events.h"
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 namespace liveset::model {
@@ -70,6 +71,9 @@ void StepEvents::visit(const Event& event, Thread& thread) {
     case Kind::sequence:
       thread.next_node = event.number;
       if (thread.first_node == no_node || event.index < step_.first_event) thread.first_node = event.number;
+      // Numbers are a thread's own: where several run forward, only what none of them can have made in this step is known to be older.
+      if (thread.next_node > thread.first_node && (first_made_ == no_node || thread.first_node < first_made_))
+        first_made_ = thread.first_node;
       numbered_ = true;
       return;
     case Kind::scope_begin:
@@ -102,19 +106,23 @@ void StepEvents::visit(const Event& event, Thread& thread) {
 }
 
 void StepEvents::module_begins(const Event& event, Thread& thread) {
-  thread.calls.begin(event.scope, {drafts_.size(), thread.next_node});
+  if (thread.calls.empty()) {
+    has_graph_.push_back(true);
+    thread.call = static_cast<std::uint32_t>(has_graph_.size());
+  }
+  thread.calls.begin(event.scope, {event.scope, thread.next_node});
   if (thread.enters != none) return;
   thread.enters = event.scope;
   thread.enters_at = thread.next_node;
 }
 
 void StepEvents::scope_ends(const Event& event, Thread& thread) {
-  if (thread.enters == event.scope) thread.enters = none;  // without an op
   thread.calls.end(event.scope, [&](const Call& call) {
+    if (thread.enters == call.scope) thread.enters = none;  // without an op
+    if (!thread.calls.empty()) return;
     // The outermost module has made no node: no graph was recorded (torch.no_grad(), a teacher whose parameters are frozen).
-    if (!thread.calls.empty() || thread.next_node != call.next_node) return;
-    for (std::size_t index = call.first_draft; index < drafts_.size(); ++index)
-      if (drafts_[index].thread == event.thread) drafts_[index].no_graph = true;
+    has_graph_[thread.call - 1] = thread.next_node != call.next_node;
+    thread.call = 0;
   });
   entered(event, thread, event.scope < file_.dictionary().scopes.size() ? file_.dictionary().scopes[event.scope].parent : 0);
 }
@@ -134,7 +142,7 @@ std::int64_t StepEvents::node_at(const Event& event, const Thread& thread, std::
   return thread.next_node > thread.first_node ? thread.next_node - 1 : no_node;
 }
 
-Draft& StepEvents::draft(const Event& event, Thread& thread, std::int64_t node, std::uint32_t name) {
+void StepEvents::draft(const Event& event, Thread& thread, std::int64_t node, std::uint32_t name) {
   Draft each;
   each.phase = event.phase;
   each.scope = event.scope;
@@ -145,8 +153,8 @@ Draft& StepEvents::draft(const Event& event, Thread& thread, std::int64_t node, 
   each.name = name;
   each.after_function = thread.returned;
   each.time_ns = event.time_ns;
+  each.call = thread.call;
   drafts_.push_back(std::move(each));
-  return drafts_.back();
 }
 
 namespace {
@@ -157,6 +165,7 @@ bool continues(const Draft& last, const Event& event, std::int64_t node, std::ui
 }  // namespace
 
 void StepEvents::allocated(const Event& event, Thread& thread) {
+  if (ledger_.blocks.find(event.allocation) == nullptr) return;  // a damaged trace
   std::uint32_t name = 0;
   const std::int64_t node = node_at(event, thread, name);
   if (drafts_.empty() || !drafts_.back().frees.empty() || thread.enters != none ||
@@ -181,16 +190,8 @@ void StepEvents::freed(const Event& event, Thread& thread) {
 // A node that holds something is an op, even where it makes nothing.
 void StepEvents::node_runs(const Event& event, Thread& thread) {
   if (event.number < 0 || saves_.find(event.number) == saves_.end()) return;
-  graphs_cross_ = graphs_cross_ || !ran_.insert(event.number).second || is_of_earlier_step(event.number);
+  graphs_cross_ = graphs_cross_ || !ran_.insert(event.number).second || event.number < first_made_;
   draft(event, thread, event.number, event.name);
-}
-
-// Numbers are a thread's own: where several run forward, only what none of them can have made in this step is known to be older.
-bool StepEvents::is_of_earlier_step(std::int64_t node) const {
-  std::int64_t first = no_node;
-  for (const Thread& thread : threads_)
-    if (thread.next_node > thread.first_node && (first == no_node || thread.first_node < first)) first = thread.first_node;
-  return node < first;
 }
 
 void StepEvents::saved(const Event& event, std::int64_t node) {
@@ -198,7 +199,10 @@ void StepEvents::saved(const Event& event, std::int64_t node) {
   if (ordinal == none) return;
   const Block& block = *ledger_.blocks.find(ordinal);
   // A parameter, or what the job brought along; it is an op's input all the same where it dies in the step.
-  if (block.birth < step_.first_event && block.death >= step_.end_event) return;
+  if (block.birth < step_.first_event && block.death >= step_.end_event) {
+    saves_static_.insert(node);
+    return;
+  }
   if (!saved_.emplace(node, ordinal).second) return;
   saves_[node].push_back({ordinal, event.name});
   if (looks_wrapped(event, block)) wrapped_.insert(ordinal);
@@ -218,6 +222,7 @@ bool StepEvents::looks_wrapped(const Event& event, const Block& block) const {
 }
 
 void StepEvents::arrange() {
+  for (Draft& each : drafts_) each.no_graph = each.call != 0 && !has_graph_[each.call - 1];
   join();
   order_saving_nodes();
 }
@@ -254,6 +259,12 @@ void StepEvents::order_saving_nodes() {
     if (made.find(node) == made.end()) missing.push_back(node);
   std::sort(missing.begin(), missing.end());
   std::stable_sort(scopes_.begin(), scopes_.end(), [](const Scoped& a, const Scoped& b) { return a.number < b.number; });
+  std::vector<std::int64_t> next_made(drafts_.size(),
+                                      std::numeric_limits<std::int64_t>::max());  // by draft: of the next forward one behind
+  for (std::size_t index = drafts_.size(); index-- > 1;) {
+    const Draft& each = drafts_[index];
+    next_made[index - 1] = is_forward(each.phase) && each.node != no_node ? each.node : next_made[index];
+  }
   std::vector<Draft> all;
   all.reserve(drafts_.size() + missing.size());
   std::size_t next = 0;
@@ -264,17 +275,19 @@ void StepEvents::order_saving_nodes() {
     each.node = missing[next];
     each.scope = scope_of(missing[next++], beside.scope);
     each.time_ns = beside.time_ns;
+    each.no_graph = beside.no_graph;
     if (each.node >= beside.enters_at) each.enters = std::exchange(beside.enters, none);
     all.push_back(std::move(each));
   };
-  for (Draft& each : drafts_) {
+  for (std::size_t index = 0; index < drafts_.size(); ++index) {
+    Draft& each = drafts_[index];
     if (is_forward(each.phase) && each.node != no_node)
       while (next < missing.size() && missing[next] < each.node) insert(each);
     if (each.phase == Phase::backward && next < missing.size() && !all.empty()) {
-      // What is left of this forward: the last nodes before backward.
+      // What is left of this forward: the last nodes before backward, and before what the next forward makes.
       Draft last = all.back();
       last.enters = none;
-      while (next < missing.size() && is_forward(last.phase)) insert(last);
+      while (next < missing.size() && missing[next] < next_made[index] && is_forward(last.phase)) insert(last);
     }
     all.push_back(std::move(each));
   }

@@ -21,8 +21,6 @@ inline constexpr std::int64_t no_node = -1;
 // A heap's device type, of a caching allocator.
 inline constexpr std::uint8_t cuda = 1;
 
-inline bool is_forward(trace::Phase phase) { return phase == trace::Phase::forward || phase == trace::Phase::loss; }
-
 struct Draft {
   trace::Phase phase = trace::Phase::other;
   std::uint32_t scope = 0, thread = 0;
@@ -32,6 +30,7 @@ struct Draft {
   std::uint32_t name = 0;       // String id: of the node that runs in backward
   bool after_function = false;  // Op::after_function
   bool no_graph = false;        // Op::no_graph
+  std::uint32_t call = 0;       // number of the outermost module's call that it is in; 0: in none
   std::uint64_t time_ns = 0;
   std::vector<std::uint32_t> writes, frees;  // ordinals of blocks
 };
@@ -81,6 +80,8 @@ class StepEvents {
   const std::vector<Draft>& drafts() const { return drafts_; }
   // What the graph held, by node.
   const std::map<std::int64_t, std::vector<Saved>>& saves() const { return saves_; }
+  // The graph held a parameter, or what else lives beyond the step at both ends, for the node.
+  bool saves_static(std::int64_t node) const { return saves_static_.contains(node); }
   // String id of the first slot that held the block; 0: none did.
   std::uint32_t first_slot(std::uint32_t ordinal) const;
   // The first node that saved the block as its `self`; no_node: none did.
@@ -94,7 +95,7 @@ class StepEvents {
  private:
   // A module's forward that is under way.
   struct Call {
-    std::size_t first_draft = 0;
+    std::uint32_t scope = 0;
     std::int64_t next_node = no_node;  // when it began
   };
   // What one thread does.
@@ -104,6 +105,7 @@ class StepEvents {
     std::int64_t walked = no_node;      // the node whose slots the walk states
     bool returned = false;              // the function of the node that runs
     ledger::OpenStack<Call> calls;
+    std::uint32_t call = 0;       // as Draft's
     std::uint32_t enters = none;  // as Draft's, for the op to come
     std::int64_t enters_at = 0;
     ledger::OpenStack<std::pair<std::uint32_t, std::int64_t>> nodes;  // of backward: name, number
@@ -120,11 +122,10 @@ class StepEvents {
   void scope_ends(const trace::Event& event, Thread& thread);
   void entered(const trace::Event& event, const Thread& thread, std::uint32_t scope);
   std::int64_t node_at(const trace::Event& event, const Thread& thread, std::uint32_t& name) const;
-  Draft& draft(const trace::Event& event, Thread& thread, std::int64_t node, std::uint32_t name);
+  void draft(const trace::Event& event, Thread& thread, std::int64_t node, std::uint32_t name);
   void allocated(const trace::Event& event, Thread& thread);
   void freed(const trace::Event& event, Thread& thread);
   void node_runs(const trace::Event& event, Thread& thread);
-  bool is_of_earlier_step(std::int64_t node) const;
   void saved(const trace::Event& event, std::int64_t node);
   bool looks_wrapped(const trace::Event& event, const ledger::Block& block) const;
   void join();
@@ -145,7 +146,10 @@ class StepEvents {
   std::unordered_map<std::uint32_t, std::uint32_t> slots_;     // by ordinal: String id of the first
   std::unordered_set<std::uint32_t> wrapped_;                  // ordinals
   std::unordered_map<std::uint32_t, std::int64_t> self_node_;  // by ordinal: the first node that saves it as its `self`
+  std::unordered_set<std::int64_t> saves_static_;              // nodes
   std::unordered_set<std::int64_t> ran_;                       // nodes, in backward
+  std::vector<bool> has_graph_;                                // by number of an outermost call
+  std::int64_t first_made_ = no_node;                          // the least number of a node that this step can have made
   bool numbered_ = false, graphs_cross_ = false;
 };
 

@@ -66,7 +66,8 @@ std::string whatif_text(const WhatIfReport& report, const Style& style) {
   const model::RecordedStep& step = report.step;
   std::string text = "step " + std::to_string(step.step) + " of " + printable(report.trace, style) + ", heap " +
                      printable(step.heap, style) + ": recorded peak " + format_bytes(step.peak_bytes, style.exact_bytes) + " (allocated)\n";
-  text += "layers: " + counted(step.model.units.size(), "module") + " " + printable(step.unit, style) + "\n\n";
+  text += "layers: " + counted(step.model.units.size(), step.unit.empty() ? "operator" : "module") + (step.unit.empty() ? "" : " ") +
+          printable(step.unit, style) + "\n\n";
   text += whatif_table(report, TableFormat::text, style);
   const auto add_note = [&](const std::string& note) { text += "\n" + wrapped("note: " + note, style, 2) + "\n"; };
   if (report.outcomes.size() == 1) {

@@ -163,6 +163,36 @@ def loop(mode):
     return OneByOne(mode, nn.Linear(16, 64), [PreNorm(64) for _ in range(5)], nn.Linear(64, 10)), torch.randn(256, 16)
 
 
+class Joined(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(2 * width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.down(torch.tanh(self.up(x)))
+
+
+class Joins(Blocks):
+    """The caller holds what it joins to a block's argument until the block is through."""
+    def forward(self, x):
+        x = self.first(x)
+        skipped = x
+        for index, block in enumerate(self.blocks):
+            x = x * 2.0
+            x = run(self.mode, index, block, torch.cat([x, skipped], -1))
+        return self.last(x)
+
+
+def joins(mode):
+    return Joins(mode, nn.Linear(16, 64), [Joined(64) for _ in range(4)], nn.Linear(64, 10)), torch.randn(512, 16)
+
+
+def frozen(mode):
+    """The last layer of a block holds nothing but its weight, and gives that up with the block."""
+    blocks = [nn.Sequential(nn.Linear(64, 512), nn.Tanh(), nn.Linear(512, 64).requires_grad_(False)) for _ in range(5)]
+    return Blocks(mode, nn.Linear(16, 64), blocks, nn.Linear(64, 10)), torch.randn(512, 16)
+
+
 def dicts(mode):
     return InDicts(mode, nn.Linear(16, 64), [PreNorm(64) for _ in range(4)], nn.Linear(64, 10)), torch.randn(256, 16)
 

@@ -52,10 +52,17 @@ TEST(Layers, ModulesOfPoliciesAreCallsToo) {
   const NamedRuns runs(*model);
   const auto run = [&](std::string_view name) {
     const std::vector<std::uint32_t> found = runs.find(name);
-    return found.size() == 1 ? std::to_string(runs.all()[found[0]].begin) + ".." + std::to_string(runs.all()[found[0]].end) : "none";
+    std::string text;
+    for (const std::uint32_t each : found)
+      text += (text.empty() ? "" : " ") + std::to_string(runs.all()[each].begin) + ".." + std::to_string(runs.all()[each].end);
+    return text;
   };
-  EXPECT_EQ(run("Net"), "1..5");  // the evaluation is none
-  EXPECT_EQ(run("Net.0"), "1..3");
+  EXPECT_EQ(run("Net"), "1..5");         // the evaluation is none
+  EXPECT_EQ(run("Net.0"), "1..3 3..5");  // every call
+  EXPECT_EQ(run("0"), "1..3 3..5");
+  EXPECT_EQ(run("Net.0#1"), "1..3");
+  EXPECT_EQ(run("*.0#2"), "3..5");
+  EXPECT_EQ(run("Net.0#3"), "");
   EXPECT_EQ(run("Net.0#2"), "3..5");
   EXPECT_EQ(run("Net.0.m#2"), "4..5");
 }
@@ -99,6 +106,27 @@ TEST(Layers, EachCallIsRunAgainOnItsOwn) {
   const std::string by_hand = " region { op: ['a', 'b'] } region { op: ['c', 'd'] }";
   EXPECT_EQ(regions(two_calls("enters: 'Net.0'"), "full"), regions(two_calls("") + by_hand, "by-hand"));
   EXPECT_EQ(regions(two_calls("enters: 'Net.0'"), "full").size(), 3U);
+}
+
+TEST(Layers, WithoutNamesEveryForwardOpThatRecordsAGraphIsOne) {
+  const Result<Model> model = parse_model(two_calls("", ""), "");
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_THAT(ranges(model->units), ElementsAre("a 1..2", "b 2..3", "c 3..4", "d 4..5"));
+  EXPECT_EQ(model_text(*parse_model(model_text(*model), "again")), model_text(*model));
+  for (const std::string& text :
+       {two_calls("", "layer { name: 'e' first: 'e' last: 'a' }"), two_calls("", "") + "region { op: ['e', 'a'] }"}) {
+    const Result<Model> refused = parse_model(text, "m.textproto");
+    ASSERT_FALSE(refused) << text;
+    EXPECT_THAT(refused.error().message(), HasSubstr("'e' is no forward op that records a graph"));
+  }
+}
+
+TEST(Layers, AModelMayHaveNone) {
+  const Result<Model> model = parse_model("general { op { id: 'L' phase: 'loss' } }", "m");
+  ASSERT_TRUE(model) << model.error().message();
+  const Result<Regions> regions = regions_of(*model, *parse_policy("regions:x"));
+  ASSERT_FALSE(regions);
+  EXPECT_THAT(regions.error().message(), HasSubstr("the model has no layer and no module 'x' (it has none)"));
 }
 
 TEST(Layers, WhatIsWrongIsSaid) {

@@ -67,7 +67,7 @@ TEST(NamedRuns, AModuleThatRunsTwiceIsTwoRuns) {
     op { id: "A" module: "n.head" reads: "x" writes: "a" } op { id: "B" module: "n.body" reads: "a" writes: "b" }
     op { id: "C" module: "n.head" reads: "b" writes: "c" } })");
   const NamedRuns runs(model);
-  ASSERT_EQ(runs.find("n.head").size(), 1U);
+  ASSERT_EQ(runs.find("n.head").size(), 2U);
   EXPECT_EQ(runs.all()[runs.find("n.head").front()].begin, 0U);
   ASSERT_EQ(runs.find("n.head#2").size(), 1U);
   EXPECT_EQ(runs.all()[runs.find("n.head#2").front()].begin, 2U);

@@ -394,6 +394,62 @@ TEST(Predict, ARegionIsCalledWithWhatItSaves) {
   EXPECT_EQ(peak("'a'"), std::pair(std::uint64_t{285}, true));  // it saves nothing that it is given: the last that was made is taken for it
 }
 
+// A region runs again before the first node that takes anything back, be it a parameter. g lives up to there.
+//   use saves a parameter: a 100 made again beside gy 20 and y 5, before use's backward has made its gradient: 100 + 25 + 40
+//   it saves nothing: gy and y are gone when a is made again, beside ga 40
+TEST(Predict, ARegionRunsAgainWhereAParameterIsTakenBack) {
+  const auto peak = [](const std::string& mark) {
+    const Result<Model> model = parse_model(
+        "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY } general { tensor { id: 'a' bytes: 100 }"
+        " tensor { id: 'y' bytes: 5 } tensor { id: 'gy' bytes: 20 } tensor { id: 'ga' bytes: 40 }"
+        " op { id: 'f' module: 'M' writes: 'a' saves: 'a' } op { id: 'use' module: 'M' writes: 'y' " +
+            mark +
+            " }"
+            " op { id: 'loss' phase: 'loss' writes: 'gy' }"
+            " op { id: 'back' phase: 'backward' backward_of: 'use' writes: 'ga' frees: ['y', 'gy'] }"
+            " op { id: 'last' phase: 'backward' backward_of: 'f' reads: 'a' frees: ['a', 'ga'] } } region { module: 'M' }",
+        "taken back");
+    EXPECT_TRUE(model) << model.error().message();
+    EXPECT_EQ(parse_model(model_text(*model), "again")->ops[1].saves_static, !mark.empty());
+    return predicted(*model, "by-hand").memory.peak_bytes;
+  };
+  EXPECT_EQ(peak("saves_static: true"), 165U);
+  EXPECT_EQ(peak(""), 140U);
+}
+
+// Forwards of two microbatches come first: the second one's may be the highest while the first one's `other` is in doubt.
+TEST(Predict, DoubtOfOneMicrobatchIsDoubtOfThoseThatRunMeanwhile) {
+  const auto estimate = [](const std::string& order) {
+    const Result<Model> model = parse_model(
+        "conventions { drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY } schedule { microbatches: 2 order: '" + order +
+            "' } general { tensor { id: 'high' bytes: 500 } tensor { id: 'x' bytes: 10 } tensor { id: 'other' bytes: 50 }"
+            " tensor { id: 'a' bytes: 10 } tensor { id: 'y' bytes: 5 } op { id: 'h' writes: 'high' } op { id: 'in' writes: 'x' }"
+            " op { id: 'teach' writes: 'other' } op { id: 'f' module: 'M' writes: 'a' saves: 'x' backward {} }"
+            " op { id: 'use' module: 'M' writes: 'y' saves: 'a' backward {} } op { id: 'end' reads: 'other' }"
+            " op { id: 'loss' phase: 'loss' } } region { module: 'M' }",
+        "doubt");
+    EXPECT_TRUE(model) << model.error().message();
+    const MemoryCurve memory = predicted(*model, "by-hand").memory;
+    EXPECT_EQ(memory.events[memory.peak_event].phase, trace::Phase::forward);
+    return memory.peak_is_estimate;
+  };
+  EXPECT_FALSE(estimate("fwd-bwd"));
+  EXPECT_TRUE(estimate("all-fwd"));
+}
+
+// A step with many forwards cuts a region into many parts: none of them has a long name.
+TEST(Predict, PartsOfARegionHaveShortNames) {
+  const std::string name(1000, 'x');
+  std::string text = "conventions { drop: REGION_END } general { op { id: '" + name + "' }";
+  for (int i = 0; i < 20; ++i) text += " op { phase: 'loss' } op { }";
+  const Result<Model> model = parse_model(text + " }", "parts");
+  ASSERT_TRUE(model) << model.error().message();
+  const Result<Regions> regions = regions_of(*model, *parse_policy("segment:21"));
+  ASSERT_TRUE(regions) << regions.error().message();
+  ASSERT_EQ(regions->recomputed.size(), 21U);
+  for (const Region& region : regions->recomputed) EXPECT_LE(region.name.size(), 200U);
+}
+
 // A model file may have one op that makes everything and a region for every other op, which may be called with all of it: t0 and on live
 // until the last backward, that of the first region, has run.
 TEST(Predict, ManyRegionsThatAreCalledWithMuchAreFollowed) {

@@ -41,14 +41,14 @@ class Storage:
 
 class Op:
     __slots__ = ("name", "module", "phase", "node", "node_name", "reads", "writes", "saves", "frees", "cost", "workspace", "random",
-                 "side_effect", "enters", "no_graph")
+                 "side_effect", "enters", "no_graph", "saves_static")
 
     def __init__(self, name, module, phase, node, enters=""):
         self.name, self.module, self.enters, self.phase, self.node = name, module, enters, phase, node
         self.node_name = ""
         self.reads, self.writes, self.saves, self.frees = [], [], [], []
         self.cost = self.workspace = 0
-        self.random = self.side_effect = self.no_graph = False
+        self.random = self.side_effect = self.no_graph = self.saves_static = False
 
 
 def tensors_in(value, found):

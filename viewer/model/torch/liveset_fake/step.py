@@ -137,6 +137,8 @@ class Step:
                     continue
                 if owner is not None and len(owner.writes) > known:  # no operator has shown it
                     storage.number = tensor.dim() == 0
+                if owner is not None and storage.maker is None:
+                    owner.saves_static = True
                 if owner is not None and storage.maker is not None:
                     if not storage.slot:
                         storage.slot = slot

@@ -42,8 +42,14 @@ class Writer:
         self.names, self.ids, self.lines = Names(), {}, []
         self.ops = self._kept()
         saved = {id(storage) for op in self.ops for storage in op.saves}
+        ends = {id(storage): op for op in self.ops for storage in op.frees}
         for storage in self._storages():
             storage.saved = id(storage) in saved
+            maker, end = storage.maker, ends.get(id(storage))
+            if maker is None or maker.phase != "backward" or end is None or storage.memory_class:
+                continue
+            if maker.node is None or end.node != maker.node:  # of the loss, or from one node to another
+                storage.memory_class = "activation_gradient"
 
     def _kept(self):
         """Without operators that only look at memory in another way, and behind the forward without those that only change it. What these
@@ -140,6 +146,8 @@ class Writer:
                 # Where the module's path alone tells that another call began, nothing need be said.
                 if op.enters and lies_in(module, op.enters):
                     fields.append(f"enters: {quoted(op.enters)}")
+                if op.saves_static and not op.saves:
+                    fields.append("saves_static: true")
                 if op.no_graph:
                     fields.append("no_graph: true")
             module = op.module if op.phase in ("forward", "loss") else ""
@@ -195,8 +203,9 @@ def containers_of(ops, called):
 
 def repeated_modules(ops, containers):
     """The family of called modules ("GPT.bs.*") whose members save most, of equal ones the outermost; without a family of two the root that is
-    called more than once in a row and saves most; empty without one."""
-    families, roots, last = {}, {}, ""
+    called more than once in a forward and saves most; else the first root's children; empty where none of these is called. As
+    viewer/model/repeated_modules.h has it of recorded steps."""
+    families, roots, last, children = {}, {}, "", ""
     for op in ops:
         if op.phase != "forward" or not op.module or op.no_graph:
             last = ""
@@ -207,6 +216,8 @@ def repeated_modules(ops, containers):
         root[0] += parts[0] != last or op.enters == parts[0]
         root[1] += saved
         last = parts[0]
+        if len(parts) > 1 and parts[0] == next(iter(roots)) and ".".join(parts[:2]) not in containers:
+            children = parts[0] + ".*"
         for end in range(2, len(parts) + 1):
             member = ".".join(parts[:end])
             if parts[end - 1][-1:].isdigit() and member not in containers:
@@ -218,7 +229,7 @@ def repeated_modules(ops, containers):
     if best:
         return best[0]
     best = max((root for root in roots.items() if root[1][0] > 1 and root[1][1] > 0), key=lambda root: root[1][1], default=None)
-    return best[0] if best else ""
+    return best[0] if best else children
 
 
 def model_text(step, options):
