@@ -9,9 +9,9 @@
 //   over:BYTES          layers that keep more than BYTES for backward are made again (rule of thumb: 10MB)
 //   under:COST          layers whose forward costs less than COST are made again (rule of thumb: 5ms); a number without a unit is of the
 //                       model's own
-//   regions:A,B,...     these layers or modules of the tree, by name: every call of them ("GPT.bs.0#2": the second); a name may be a
-//   pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h
-//                       says what comes first), or have up to 4 ranges of numbers ("GPT.bs.0..5"). None may lie inside of another
+//   regions:A,B,...     these layers or modules of the tree, by name, every call of them ("GPT.bs.0#2": the second); a name
+//                       may be a pattern ("bs.0", "GPT.bs.*.attn"; module_tree.h says what comes first), or have up to 4 ranges of
+//                       numbers ("GPT.bs.0..5"). None may lie inside of another
 //   selective:OP,...    every layer a segment; outputs of these operators are kept
 //   offload:BYTES[,N]   values of at least BYTES go to the host when forward has read them last, and come back before their backward; N of
 //                       them stay on the device while their copies run (default 0: copies take no time; see offload.h)

@@ -46,6 +46,8 @@ class Executor {
     }
     phase_ = Phase::optimizer;
     if (!coming_.empty()) come(true);
+    out_.memory.may_be_higher = most_in_doubt_ > out_.memory.peak_bytes;
+    out_.memory.peak_is_estimate = out_.memory.peak_is_estimate || out_.memory.may_be_higher;
     out_.ledger = builder_.finish();
     out_.ledger.has_layers = made_by_layers;
     out_.boundaries = std::move(schedule_.boundaries);
@@ -297,6 +299,7 @@ class Executor {
   void add_event(std::uint32_t block, bool alloc) {
     MemoryCurve& memory = out_.memory;
     if (live_bytes_ > memory.peak_bytes) memory.peak_event = memory.events.size();
+    if (arguments_in_doubt_) most_in_doubt_ = std::max(most_in_doubt_, live_bytes_ + schedule_.doubt_bytes);
     const bool is_uncertain = is_doubtful_ || (phase_ == Phase::optimizer ? optimizer_makes_states_ : is_estimate_);
     const auto raise = [&](std::uint64_t& peak, bool& is_estimate, bool& is_rounded) {
       const auto raise_mark = [&](bool& mark, bool now) { mark = live_bytes_ > peak ? now : mark && (now || live_bytes_ < peak); };
@@ -329,6 +332,7 @@ class Executor {
   std::uint32_t microbatch_ = 0, op_ = none;
   bool is_estimate_ = false;
   bool is_doubtful_ = false, arguments_in_doubt_ = false;
+  std::uint64_t most_in_doubt_ = 0;           // bytes
   bool ran_again_ = false;                    // some op
   std::vector<const StaticStorage*> coming_;  // in this step, and not there yet
   std::vector<Tensor> came_;

@@ -48,7 +48,9 @@ struct MemoryCurve {
   std::vector<MemoryEvent> events;
   std::uint64_t peak_bytes = 0, peak_event = never;  // statics included; never: no event is higher than the statics
   std::uint64_t phase_peak[trace::phase_count] = {};
-  // The peak is reached at events that are estimates, and at no other.
+  // At some event that is an estimate more may live than at the peak.
+  bool may_be_higher = false;
+  // That, or the peak is reached at events that are estimates, and at no other.
   bool peak_is_estimate = false;
   bool phase_is_estimate[trace::phase_count] = {};
   // At every such event lives what is rounded: what was asked for may be less.

@@ -139,7 +139,8 @@ class Decider {
             last[tensor] == none ? region.end - 1 : last_part_[end_of_use(made, std::max(made, last[tensor]), region.end)];
         out_.given_up[std::min(by, region.end - 1)].push_back(tensor);
         // Autocast holds casts of parameters until its context ends.
-        if (model_.ops[made].name == "ToCopyBackward0" && regions_[index].rerun_at != none) doubt(made, regions_[index].rerun_at);
+        if (model_.ops[made].name == "ToCopyBackward0" && regions_[index].rerun_at != none)
+          doubt(made, regions_[index].rerun_at, model_.tensors[tensor].bytes);
       }
     }
   }
@@ -256,7 +257,7 @@ class Decider {
   // What goes while a region runs may be its argument, or what the caller alone held (x of `x = block(cat(x, y))`).
   void pin_freed(std::uint32_t tensor, std::uint32_t region, Knows knows) {
     if (argument_of_[tensor] == region || knows == Knows::reads || regions_[region].done == none) return;
-    doubt(tensors_[tensor].freed_by, regions_[region].done);
+    doubt(tensors_[tensor].freed_by, regions_[region].done, knows == Knows::nothing ? 0 : model_.tensors[tensor].bytes);
     if (knows == Knows::nothing) pin(tensor, region);
   }
 
@@ -343,7 +344,7 @@ class Decider {
         if (freed == none || count == 0 || of.done[count - 1] <= freed) continue;
         if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < of.done[count - 1])
           tensors_[tensor].pinned_until = of.done[count - 1];
-        doubt(freed, of.done[count - 1]);
+        doubt(freed, of.done[count - 1], 0);
         if (!model_.tensors[tensor].value) tensors_[tensor].region_input = true;  // a value's ops say whether it is
       }
   }
@@ -370,11 +371,13 @@ class Decider {
     const std::uint32_t begin = recomputed_[index].begin;
     for (const std::uint32_t tensor : writes.first(std::min(writes.size(), max_outputs)))
       if (argument_of_[tensor] != index && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by >= begin)
-        doubt(tensors_[tensor].freed_by, regions_[index].done);
-    if (writes.size() > max_outputs) doubt(begin, regions_[index].done);
+        doubt(tensors_[tensor].freed_by, regions_[index].done, model_.tensors[tensor].bytes);
+    if (writes.size() > max_outputs) doubt(begin, regions_[index].done, max_total_bytes);
   }
-  void doubt(std::uint32_t from, std::uint32_t until) {
+  // `more`: bytes that may live then, and are not taken to.
+  void doubt(std::uint32_t from, std::uint32_t until, std::uint64_t more) {
     if (from >= until) return;
+    out_.doubt_bytes = std::min(max_total_bytes, out_.doubt_bytes + more);
     out_.doubt_from = std::min(out_.doubt_from, from);
     out_.doubt_until = std::max(out_.doubt_until, until);
   }

@@ -55,6 +55,7 @@ struct RegionDecisions {
   // From the first to the second op, not in re-runs, something may live that is not known to be a region's argument, or be gone that is
   // taken for one. The first is `none` where that cannot be.
   std::uint32_t doubt_from = none, doubt_until = 0;
+  std::uint64_t doubt_bytes = 0;  // that may live then beside what is taken to, at most
 
   // The region in which the tensor is made.
   std::uint32_t home(std::uint32_t tensor) const { return tensors[tensor].producer == none ? none : region_of[tensors[tensor].producer]; }

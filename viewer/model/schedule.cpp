@@ -25,6 +25,7 @@ class RegionSchedule {
     decisions_ = decide_regions(model_, regions_.recomputed);
     out_.doubt_from = decisions_.doubt_from;
     out_.doubt_until = decisions_.doubt_until;
+    out_.doubt_bytes = decisions_.doubt_bytes;
     find_region_inputs();
     keep_said_.resize(model_.tensors.size());
     add_random_states();

@@ -34,6 +34,7 @@ struct Schedule {
   std::vector<Tensor> extra;  // tensors that the policy adds, indexed after the model's: random states that regions keep
   std::vector<std::uint64_t> boundaries;
   std::uint32_t doubt_from = none, doubt_until = 0;  // ops, as RegionDecisions'
+  std::uint64_t doubt_bytes = 0;
   std::vector<bool> region_inputs;  // by tensor of the model: regions hold it to run again (RegionDecisions); empty: none is
 };
 

@@ -95,7 +95,7 @@ Result<Outcome> outcome(const Model& model, const Policy& policy, const Predicti
   for (const CounterKind kind : counter_kinds)
     if (const CounterPeak* const peak = counter_peak(out.counters, kind); peak != nullptr && peak->event < memory.events.size())
       out.is_estimate[static_cast<std::size_t>(kind)] =
-          peak == &out.counters.requested ? memory.peak_is_estimate : memory.events[peak->event].is_estimate;
+          peak == &out.counters.requested ? memory.peak_is_estimate : memory.may_be_higher || memory.events[peak->event].is_estimate;
   // When the cache grew to what is reserved is not known, and it depends on all that went before.
   bool& reserved = out.is_estimate[static_cast<std::size_t>(CounterKind::reserved)];
   reserved = out.counters.reserved &&

@@ -394,6 +394,31 @@ TEST(Predict, ARegionIsCalledWithWhatItSaves) {
   EXPECT_EQ(peak("'a'"), std::pair(std::uint64_t{285}, true));  // it saves nothing that it is given: the last that was made is taken for it
 }
 
+// Autocast may hold the cast c up to the end of its context: 40 bytes that a region gives up may make the loss higher than the rest.
+TEST(Predict, WhatAutocastMayHoldMakesAnEstimate) {
+  const auto estimate = [](const std::string& name, const std::string& bytes) {
+    const Result<Model> model = parse_model(
+        "conventions { release: LISTED drop: REGION_END rerun: EARLY_STOP boundary: PHYSICAL_COPY } general { tensor { id: 'x' bytes: 10 }"
+        " tensor { id: 'c' bytes: " +
+            bytes +
+            " } tensor { id: 'y' bytes: 5 } tensor { id: 'l' bytes: 30 } tensor { id: 'o' bytes: 60 }"
+            " op { id: 'in' writes: 'x' } op { id: 'cast' name: '" +
+            name +
+            "' module: 'M' writes: 'c' }"
+            " op { id: 'use' module: 'M' writes: 'y' saves: ['x', 'c'] } op { id: 'loss' phase: 'loss' writes: 'l' }"
+            " op { id: 'back' phase: 'backward' backward_of: 'use' reads: ['x', 'c'] frees: ['x', 'c', 'y', 'l'] }"
+            " op { id: 'step' phase: 'optimizer' writes: 'o' frees: 'o' } } region { module: 'M' }",
+        "autocast");
+    EXPECT_TRUE(model) << model.error().message();
+    const MemoryCurve memory = predicted(*model, "by-hand").memory;
+    return std::pair(memory.peak_bytes, memory.peak_is_estimate);
+  };
+  EXPECT_EQ(estimate("ToCopyBackward0", "4"), std::pair(std::uint64_t{60}, false));
+  EXPECT_EQ(estimate("ToCopyBackward0", "20"), std::pair(std::uint64_t{65}, true));
+  EXPECT_EQ(estimate("CloneBackward0", "10"), std::pair(std::uint64_t{60}, false));
+  EXPECT_EQ(estimate("ToCopyBackward0", "10"), std::pair(std::uint64_t{60}, true));  // 55 when the region runs again, and 10 more
+}
+
 // A region runs again before the first node that takes anything back, be it a parameter. g lives up to there.
 //   use saves a parameter: a 100 made again beside gy 20 and y 5, before use's backward has made its gradient: 100 + 25 + 40
 //   it saves nothing: gy and y are gone when a is made again, beside ga 40
