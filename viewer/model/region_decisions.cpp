@@ -17,6 +17,8 @@ using Rerun = Conventions::Rerun;
 using OfTensor = RegionDecisions::OfTensor;
 using OfRegion = RegionDecisions::OfRegion;
 
+constexpr std::string_view cast = "ToCopyBackward0";
+
 class Decider {
  public:
   Decider(const Model& model, const std::vector<Region>& recomputed) : model_(model), recomputed_(recomputed) {}
@@ -46,6 +48,7 @@ class Decider {
 
   void find_regions() {
     region_of_.assign(model_.ops.size(), none);
+    is_cast_.resize(model_.ops.size());
     last_part_.resize(model_.ops.size());
     for (std::uint32_t op = static_cast<std::uint32_t>(model_.ops.size()); op-- > 0;)
       last_part_[op] = op + 1 < model_.ops.size() && model_.ops[op + 1].continues ? last_part_[op + 1] : op;
@@ -63,6 +66,8 @@ class Decider {
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
       const std::uint32_t forward = model_.ops[index].forward;
       if (forward == none) continue;
+      // A node that holds nothing is not named in forward.
+      if (model_.ops[index].name == cast) is_cast_[forward] = true;
       const std::uint32_t region = region_of_[forward];
       if (region == none || (!model_.ops[forward].is_taken_back() && regions_[region].early_stop)) continue;
       if (regions_[region].rerun_at == none) regions_[region].rerun_at = index;
@@ -139,7 +144,7 @@ class Decider {
             last[tensor] == none ? region.end - 1 : last_part_[end_of_use(made, std::max(made, last[tensor]), region.end)];
         out_.given_up[std::min(by, region.end - 1)].push_back(tensor);
         // Autocast holds casts of parameters until its context ends.
-        if (model_.ops[made].name == "ToCopyBackward0" && regions_[index].rerun_at != none)
+        if ((is_cast_[made] || model_.ops[made].name == cast) && regions_[index].rerun_at != none)
           doubt(made, regions_[index].rerun_at, model_.tensors[tensor].bytes);
       }
     }
@@ -428,6 +433,7 @@ class Decider {
   std::vector<OfTensor>& tensors_ = out_.tensors;
   std::vector<OfRegion>& regions_ = out_.regions;
   std::vector<std::uint32_t>& region_of_ = out_.region_of;
+  std::vector<bool> is_cast_;                                                           // by op
   std::vector<std::uint32_t> argument_of_;                                              // by tensor: region
   std::vector<std::uint32_t> last_part_;                                                // by op: the last part of its operator
   std::unordered_map<std::string_view, std::map<std::uint32_t, std::uint32_t>> calls_;  // of a region, by module: runs of its ops
