@@ -56,6 +56,12 @@ class PlanTest(TorchTest):
         subprocess.run([LIVESET, "model", none.trace, "-o", path], check=True, capture_output=True)
         self.assertEqual(self.plan(path, "--sweep")["frontier"], sweep["frontier"])
 
+    def test_what_a_dropout_makes_is_no_output_of_the_operator_before_it(self):
+        none = self.record(JOB, "nested", name="none")
+        policy = "selective:AddmmBackward0,GeluBackward0"
+        found = none.read("whatif", "--policy", policy)["policies"][0]["peak"]["bytes"]
+        self.assertEqual(found, self.measured("nested", {"policy": policy}, "selective"))
+
     def test_gpt_to_the_byte(self):
         self.check("gpt", (0, 0.4))
 

@@ -258,13 +258,14 @@ class TreeWriter {
       waits_for_[tensor] = index;
       bytes += model_.tensors[tensor].bytes;
     };
+    const bool guesses = model_.conventions.drop_at_region_end && !knows_arguments(begin, end);
     for (std::uint32_t op = begin; op < end; ++op) {
       for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
         for (const std::uint32_t tensor : model_.list(slice)) wait(tensor);
-      if (model_.conventions.drop_at_region_end)
-        for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) wait(tensor);
+      if (!guesses) continue;
+      for (const std::uint32_t tensor : model_.list(model_.ops[op].frees)) wait(tensor);
     }
-    if (model_.conventions.drop_at_region_end && !knows_arguments(begin, end)) called_with(begin, wait);
+    if (guesses) called_with(begin, wait);
     return bytes;
   }
   // As region_decisions.cpp decides it: what it is called with, ops that read or that save what it has not made tell.

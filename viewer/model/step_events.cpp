@@ -301,10 +301,16 @@ std::uint32_t StepEvents::scope_of(std::int64_t node, std::uint32_t other) const
   return after == scopes_.begin() ? other : (after - 1)->scope;
 }
 
+// An operator runs in one module: what another module makes behind it is of operators that record no node (the mask of a dropout).
 void StepEvents::names_of_nodes() {
-  for (Draft& each : drafts_)
-    if (is_forward(each.phase) && each.node != no_node)
-      if (const auto found = names_.find(each.node); found != names_.end()) each.name = found->second;
+  std::unordered_map<std::int64_t, std::uint32_t> scopes;  // by node: of its operator
+  for (Draft& each : drafts_) {
+    if (!is_forward(each.phase) || each.node == no_node) continue;
+    if (scopes.try_emplace(each.node, each.scope).first->second != each.scope)
+      each.node = no_node;
+    else if (const auto found = names_.find(each.node); found != names_.end())
+      each.name = found->second;
+  }
 }
 
 }  // namespace liveset::model
