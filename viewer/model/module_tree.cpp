@@ -11,6 +11,8 @@ namespace liveset::model {
 
 std::string NamedRun::name() const { return ledger::numbered_name(std::string(path), number); }
 
+std::string NamedRun::numbered() const { return std::string(path) + "#" + std::to_string(number); }
+
 NamedRuns::NamedRuns(const Model& model) {
   for (const Unit& unit : model.units) {
     const auto [path, number] = split_number(unit.name);
@@ -93,9 +95,7 @@ std::vector<std::uint32_t> NamedRuns::find(std::string_view pattern, std::uint64
     const NamedRun& run = runs_[index];
     spend(of_one ? 32 + run.path.size() : 1);
     if (!run.layer && (layers || (!found.empty() && run.begin < runs_[found.back()].end))) continue;
-    if (of_one ? !matches_name(pattern, std::string(run.path) + "#" + std::to_string(run.number), looks)
-               : !matches_name(pattern, run.path, looks))
-      continue;
+    if (!(of_one ? matches_name(pattern, run.numbered(), looks) : matches_name(pattern, run.path, looks))) continue;
     layers = layers || run.layer;
     found.push_back(index);
     spend(8);

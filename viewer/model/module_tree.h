@@ -19,6 +19,7 @@ struct NamedRun {
   bool layer = false;
 
   std::string name() const;
+  std::string numbered() const;  // "GPT.head#1", of the first one too
 };
 
 // "GPT.head#2" -> "GPT.head", 2; of a name without a number 0.

@@ -190,19 +190,18 @@ class KeptOperators {
 // A step may have several forwards, each with its backward behind it: no region goes on from one to the next.
 std::vector<Region> within_forwards(const Model& model, std::vector<Region> regions) {
   std::vector<Region> parts;
-  const auto may_run_again = [&](std::uint32_t op) { return model.ops[op].phase == trace::Phase::forward; };
+  const auto may_run_again = [](const Op& op) { return op.phase == trace::Phase::forward; };
   constexpr std::size_t max_name = 200;  // of a part: there may be as many as ops
   for (Region& region : regions) {
-    if (std::all_of(model.ops.begin() + region.begin, model.ops.begin() + region.end,
-                    [](const Op& op) { return op.phase == trace::Phase::forward; })) {
+    if (std::all_of(model.ops.begin() + region.begin, model.ops.begin() + region.end, may_run_again)) {
       parts.push_back(std::move(region));
       continue;
     }
     const std::vector<bool> keeps = std::move(region.keeps_outputs);
     region.name.resize(std::min(region.name.size(), max_name));
     for (std::uint32_t begin = region.begin, end = begin; begin < region.end; begin = end) {
-      while (end < region.end && may_run_again(end) == may_run_again(begin)) ++end;
-      if (!may_run_again(begin)) continue;
+      while (end < region.end && may_run_again(model.ops[end]) == may_run_again(model.ops[begin])) ++end;
+      if (!may_run_again(model.ops[begin])) continue;
       Region& part = parts.emplace_back(region);
       part.begin = begin;
       part.end = end;

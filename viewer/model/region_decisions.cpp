@@ -32,8 +32,6 @@ class Decider {
   }
 
  private:
-  enum class Knows : std::uint8_t { nothing, saves, reads };  // what tells of a region's arguments
-
   void find_readers() {
     tensors_.resize(model_.tensors.size());
     for (std::uint32_t index = 0; index < model_.ops.size(); ++index) {
@@ -260,10 +258,10 @@ class Decider {
     if (tensors_[tensor].pinned_until == none || tensors_[tensor].pinned_until < work.done) tensors_[tensor].pinned_until = work.done;
   }
   // What goes while a region runs may be its argument, or what the caller alone held (x of `x = block(cat(x, y))`).
-  void pin_freed(std::uint32_t tensor, std::uint32_t region, Knows knows) {
-    if (argument_of_[tensor] == region || knows == Knows::reads || regions_[region].done == none) return;
-    doubt(tensors_[tensor].freed_by, regions_[region].done, knows == Knows::nothing ? 0 : model_.tensors[tensor].bytes);
-    if (knows == Knows::nothing) pin(tensor, region);
+  void pin_freed(std::uint32_t tensor, std::uint32_t region, Arguments known) {
+    if (argument_of_[tensor] == region || known == Arguments::read || regions_[region].done == none) return;
+    doubt(tensors_[tensor].freed_by, regions_[region].done, known == Arguments::unknown ? 0 : model_.tensors[tensor].bytes);
+    if (known == Arguments::unknown) pin(tensor, region);
   }
 
   bool is_made_before(std::uint32_t tensor, const Region& region) const {
@@ -278,14 +276,14 @@ class Decider {
     pin_arguments();
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const Region& region = recomputed_[index];
-      const Knows knows = find_arguments(index);
+      const Arguments known = find_arguments(index);
       for (std::uint32_t op = region.begin; op < region.end; ++op) {
         for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
           for (const std::uint32_t tensor : model_.list(slice))
             if (is_made_before(tensor, region)) pin(tensor, index);
         if (model_.conventions.drop_at_region_end)
           for (const std::uint32_t tensor : model_.list(model_.ops[op].frees))
-            if (is_made_before(tensor, region)) pin_freed(tensor, index, knows);
+            if (is_made_before(tensor, region)) pin_freed(tensor, index, known);
         if (out_.op_keeps_outputs(op))
           for (const std::uint32_t tensor : model_.list(model_.ops[op].writes))
             if (tensors_[tensor].kept_output && tensors_[tensor].freed_by != none && tensors_[tensor].freed_by < regions_[index].done &&
@@ -332,9 +330,9 @@ class Decider {
     for (std::uint32_t index = 0; index < regions_.size(); ++index) {
       const std::uint32_t begin = recomputed_[index].begin;
       if (last_left[begin] == none || regions_[index].done == none) continue;
-      const Knows knows = find_arguments(index);
-      if (knows == Knows::reads) continue;
-      if (knows == Knows::saves) {
+      const Arguments known = find_arguments(index);
+      if (known == Arguments::read) continue;
+      if (known == Arguments::saved) {
         doubt_others(index, last_left[begin]);
         continue;
       }
@@ -354,19 +352,11 @@ class Decider {
       }
   }
 
-  // What the region is called with, as far as it is known; argument_of_ says it of tensors until the next region is asked for.
-  Knows find_arguments(std::uint32_t index) {
-    const Region& region = recomputed_[index];
-    Knows knows = Knows::nothing;
-    for (std::uint32_t op = region.begin; op < region.end; ++op) {
-      if (model_.ops[op].reads.count != 0) return Knows::reads;
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].saves)) {
-        if (!is_made_before(tensor, region)) continue;
-        argument_of_[tensor] = index;
-        knows = Knows::saves;
-      }
-    }
-    return knows;
+  // argument_of_ tells it of tensors until the next region is asked for.
+  Arguments find_arguments(std::uint32_t index) {
+    return arguments_of(
+        model_, recomputed_[index].begin, recomputed_[index].end, [&](std::uint32_t tensor) { return tensors_[tensor].producer; },
+        [&](std::uint32_t tensor) { argument_of_[tensor] = index; });
   }
 
   // What `left` has made and the region does not save may be an argument too (x of x + f(c)): if it is, it lives on.

@@ -66,6 +66,23 @@ inline std::span<const std::uint32_t> after(const RegionDecisions::After& lists,
   return lists.empty() ? std::span<const std::uint32_t>() : std::span<const std::uint32_t>(lists[op]);
 }
 
+// What tells of the arguments of the region [begin, end): ops that read; else what ops save and the region has not made; else nothing.
+enum class Arguments : std::uint8_t { unknown, saved, read };
+// `producer`: of tensors, none: given to the step. given(tensor) is called for each that is saved and made before the region.
+template <class Producer, class Given>
+Arguments arguments_of(const Model& model, std::uint32_t begin, std::uint32_t end, Producer producer, Given given) {
+  Arguments found = Arguments::unknown;
+  for (std::uint32_t op = begin; op < end; ++op) {
+    if (model.ops[op].reads.count != 0) return Arguments::read;
+    for (const std::uint32_t tensor : model.list(model.ops[op].saves)) {
+      if (producer(tensor) != none && producer(tensor) >= begin) continue;
+      given(tensor);
+      found = Arguments::saved;
+    }
+  }
+  return found;
+}
+
 RegionDecisions decide_regions(const Model& model, const std::vector<Region>& recomputed);
 
 }  // namespace liveset::model

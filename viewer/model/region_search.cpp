@@ -37,7 +37,7 @@ class Names {
       if (!tree.modules[module].may_checkpoint) continue;
       const NamedRun& run = runs.all()[tree.run[module]];
       const std::string path(run.path);
-      names_[module] = runs.is_one_of_many(run) ? path + "#" + std::to_string(run.number) : path;
+      names_[module] = runs.is_one_of_many(run) ? run.numbered() : path;
       for (const std::string& family : families_of(path)) families[family].push_back(module);
       if (names_[module] != path) families[path].push_back(module);
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "viewer/model/region_decisions.h"
+
 namespace liveset::model {
 namespace {
 
@@ -258,7 +260,9 @@ class TreeWriter {
       waits_for_[tensor] = index;
       bytes += model_.tensors[tensor].bytes;
     };
-    const bool guesses = model_.conventions.drop_at_region_end && !knows_arguments(begin, end);
+    const auto producer = [&](std::uint32_t tensor) { return curve_.producer[tensor]; };
+    const bool guesses =
+        model_.conventions.drop_at_region_end && arguments_of(model_, begin, end, producer, [](std::uint32_t) {}) == Arguments::unknown;
     for (std::uint32_t op = begin; op < end; ++op) {
       for (const Slice slice : {model_.ops[op].reads, model_.ops[op].saves})
         for (const std::uint32_t tensor : model_.list(slice)) wait(tensor);
@@ -267,15 +271,6 @@ class TreeWriter {
     }
     if (guesses) called_with(begin, wait);
     return bytes;
-  }
-  // As region_decisions.cpp decides it: what it is called with, ops that read or that save what it has not made tell.
-  bool knows_arguments(std::uint32_t begin, std::uint32_t end) const {
-    for (std::uint32_t op = begin; op < end; ++op) {
-      if (model_.ops[op].reads.count != 0) return true;
-      for (const std::uint32_t tensor : model_.list(model_.ops[op].saves))
-        if (curve_.producer[tensor] == none || curve_.producer[tensor] < begin) return true;
-    }
-    return false;
   }
   template <class Wait>
   void called_with(std::uint32_t begin, Wait wait) const {
