@@ -59,6 +59,8 @@ function(liveset_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE liveset_flags ${arg_LIBS} GTest::gmock GTest::gtest_main)
+  # Compiling a test takes far longer than running it.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Og>)
   target_compile_definitions(${name} PRIVATE LIVESET_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LIVESET_BIN_DIR="${CMAKE_BINARY_DIR}/bin"
                                              LIVESET_LIB_DIR="${CMAKE_BINARY_DIR}/lib")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

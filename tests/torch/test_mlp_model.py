@@ -35,14 +35,19 @@ def model_file(batch, widths, fields):
 
 @unittest.skipUnless(EXACT, f"what is made and freed is that of torch 2.14.1, this is {torch.__version__}")
 class MlpModelTest(TorchTest):
-    def recorded(self, name, segment):
-        batch, widths, fields = STEPS[name]
-        arguments = ["--batch", batch, "--segment", segment, "--widths", *widths]
-        for field, value in fields.items():
-            arguments += [f"--{field.replace('_', '-')}", value]
-        run = self.record(JOB, *map(str, arguments), name=f"{name}-{segment}".replace(" ", "-"))
+    def recorded(self, cases):
+        """One job trains the network of each (name of STEPS, layers a region) in turn. -> the job, the second step of each"""
+        arguments = []
+        for name, segment in cases:
+            batch, widths, fields = STEPS[name]
+            arguments += ["/"] * bool(arguments) + ["--batch", batch, "--segment", segment, "--widths", *widths]
+            for field, value in fields.items():
+                arguments += [f"--{field.replace('_', '-')}", value]
+        run = self.record(JOB, *map(str, arguments))
         self.assertEqual((run.status, run.stderr), (0, ""))
-        return run, run.summary()["steps"][1]
+        steps = self.assert_sound(run)["steps"]
+        self.assertEqual(len(steps), 3 * len(cases))
+        return run, steps[1::3]
 
     def predicted(self, name, policy):
         path = self.folder / f"{name}.textproto"
@@ -53,9 +58,8 @@ class MlpModelTest(TorchTest):
 
     def test_to_the_byte(self):
         cases = [(name, 0, "save-all") for name in STEPS] + SEGMENTS
-        runs = self.side_by_side({case: lambda case=case: self.recorded(*case[:2]) for case in cases})
-        for case in cases:
-            _, step = runs[case]
+        _, steps = self.recorded([case[:2] for case in cases])
+        for case, step in zip(cases, steps):
             memory = self.predicted(case[0], case[2])
             with self.subTest(case):
                 self.assertEqual(memory["peak"]["bytes"], step["peak_bytes"])
@@ -64,7 +68,7 @@ class MlpModelTest(TorchTest):
                     self.assertEqual(memory["phases"].get(phase, {}).get("peak_bytes"), measured, phase)
 
     def test_values_are_paired_by_name(self):
-        run, _ = self.recorded("deep", 0)
+        run, _ = self.recorded([("deep", 0)])
         path = self.folder / "deep.textproto"
         path.write_text(model_file(*STEPS["deep"]))
         done = subprocess.run([LIVESET, "compare", run.trace, path, "--range", "step:1..1", "--counter", "requested", "--format", "json"],

@@ -116,11 +116,13 @@ class CommandTest(TorchTest):
         self.assertIn("the step recomputes: a model comes from a step without checkpointing", done.stderr)
         self.assertFalse((self.folder / "block.textproto").exists())
 
-    def recorded(self, name, *mode):
-        run = self.record(MODELS, name, *mode, name=name)
+    def recorded(self, name):
+        """-> the second step without checkpoints, its peak, the peak with every block checkpointed"""
+        run = self.record(MODELS, name, "none", "block", name=name)
         self.assertEqual((run.status, run.stderr), (0, ""))
-        step = self.assert_sound(run)["steps"][1]
-        return step, max(step["phases"][phase]["peak_bytes"] for phase in PHASES if phase in step["phases"])
+        none, block = self.assert_sound(run)["steps"][1::2]
+        peaks = [max(step["phases"][phase]["peak_bytes"] for phase in PHASES if phase in step["phases"]) for step in (none, block)]
+        return none, *peaks
 
     def predicted(self, file, policy):
         """Peak of forward and backward."""
@@ -130,7 +132,7 @@ class CommandTest(TorchTest):
         return max(phases[phase]["peak_bytes"] for phase in PHASES if phase in phases)
 
     def check_beside_the_recorded(self, name, unit, full_within):
-        step, recorded = self.recorded(name)
+        step, recorded, block = self.recorded(name)
         file = self.folder / "m.textproto"
         self.model(MODELS, name, "-o", file)
         model = Model(file.read_text())
@@ -138,7 +140,7 @@ class CommandTest(TorchTest):
         self.assertLess(abs(model.peak() / recorded - 1), 0.01, f"{name}: {model.peak()} predicted, {recorded} recorded")
         if EXACT and name != "resnet":  # how oneDNN copies depends on the processor
             self.assertEqual(model.peak(), recorded)
-        full, block = self.predicted(file, "full"), self.recorded(name, "block")[1]
+        full = self.predicted(file, "full")
         self.assertLessEqual(abs(full / block - 1), full_within, f"{name}: {full} predicted of the policy full, {block} recorded")
         held = step["backward_start"]["classes"]
         self.assertEqual(model.saved() + model.statics("input"), held["activation"] + held["input"])
@@ -185,14 +187,14 @@ NETWORKS = {"children": lambda x: Teacher()(x), "distilled": distilled, "alone":
 def step():
     return NETWORKS[sys.argv[1]](torch.ones(4, 8)).pow(2).mean()
 if __name__ == "__main__":
-    for _ in range(2):
-        step().backward()
+    for network in NETWORKS.values():
+        network(torch.ones(4, 8)).pow(2).mean().backward()
         torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1).step()
 """)
-        for name, unit in (("children", "Teacher.*"), ("distilled", "Sequential.*"), ("alone", "Teacher"), ("dicts", "")):
+        run = self.record(script, name="units")
+        for number, (name, unit) in enumerate((("children", "Teacher.*"), ("distilled", "Sequential.*"), ("alone", "Teacher"), ("dicts", ""))):
             with self.subTest(name):
-                run = self.record(script, name, name=f"units-{name}")
-                self.assertEqual(run.read("whatif", "--step", "0")["unit"], unit)
+                self.assertEqual(run.read("whatif", "--step", str(number))["unit"], unit)
                 done = self.plain([LIVESET, "model", "--torch", f"{script}:step", "--python", sys.executable, "--", name])
                 self.assertEqual((done.status, done.stderr), (0, ""))
                 self.assertEqual(Model(done.stdout).unit, unit)  # none: nobody calls "Dicts.bs", and every operator is a layer

@@ -19,14 +19,28 @@ def policies(network):
     return modes if operator is None else modes | {"selective": f"selective:{operator}"}
 
 
+def recorded_modes(network, modes):
+    """The arguments of closed_loop.py for one job of all modes, and by mode the number of its second step."""
+    return (network, ",".join(modes)), {mode: 3 * index + 1 for index, mode in enumerate(modes)}
+
+
 class WhatIfTest(TorchTest):
+    def peaks(self, network, modes):
+        """One job trains the network with each mode in turn. -> the job, which began with the first mode; by mode: the peak of its second step"""
+        arguments, steps = recorded_modes(network, modes)
+        run = self.record(JOB, *arguments, name=network)
+        self.assertEqual((run.status, run.stderr), (0, ""))
+        summary = self.assert_sound(run)
+        self.assertEqual(len(summary["steps"]), 3 * len(modes))
+        return run, {mode: summary["steps"][step]["peak_bytes"] for mode, step in steps.items()}
+
     def peak(self, run, step=1):
         self.assertEqual((run.status, run.stderr), (0, ""))
         return run.read("summary")["steps"][step]["peak_bytes"]
 
     def predicted(self, run, *chosen):
         arguments = [word for policy in chosen for word in ("--policy", policy)]
-        return [policy["peak"]["bytes"] for policy in run.read("whatif", *arguments)["policies"]]
+        return [policy["peak"]["bytes"] for policy in run.read("whatif", "--step", "1", *arguments)["policies"]]
 
     @unittest.skipUnless(torch.__version__.startswith("2.14.1"), "the facts are torch 2.14.1's")
     def test_gpt_to_the_byte(self):
@@ -44,13 +58,10 @@ class WhatIfTest(TorchTest):
             self.assertEqual(found["memory"]["peak"]["bytes"], bytes_, policy)
 
     def test_networks_to_the_byte(self):
-        jobs = {(network, mode): lambda network=network, mode=mode: self.record(JOB, network, mode, name=f"{network}-{mode}")
-                for network in NETWORKS for mode in policies(network)}
-        runs = self.side_by_side(jobs)
-        for network in NETWORKS:
+        recorded = self.side_by_side({network: lambda network=network: self.peaks(network, policies(network)) for network in NETWORKS})
+        for network, (run, measured) in recorded.items():
             chosen = policies(network)
-            found = dict(zip(chosen, self.predicted(runs[network, "none"], *chosen.values())))
-            measured = {mode: self.peak(runs[network, mode]) for mode in chosen}
+            found = dict(zip(chosen, self.predicted(run, *chosen.values())))
             with self.subTest(network):
                 self.assertEqual(found, measured)
                 # The same mode is the smallest.
@@ -62,13 +73,11 @@ class WhatIfTest(TorchTest):
                  "loop": {"none": "save-all", "block": "full", "second": "regions:PreNorm#1,PreNorm#3,PreNorm#5"},
                  "dicts": {"none": "save-all", "block": "regions:blocks.0..3.wide,blocks.0..3.narrow"},
                  "evaluated": {"none": "save-all", "block": "full", "pairs": "segment:2", "second": "regions:blocks.0,blocks.2,blocks.4"}}
-        runs = self.side_by_side({(network, mode): lambda network=network, mode=mode: self.record(JOB, network, mode, name=f"{network}-{mode}")
-                                  for network, modes in cases.items() for mode in modes})
-        self.assertEqual(runs["dicts", "none"].read("whatif")["unit"], "InDicts.*")  # "InDicts.blocks.0" is not called
-        for network, modes in cases.items():
+        recorded = self.side_by_side({network: lambda network=network: self.peaks(network, cases[network]) for network in cases})
+        self.assertEqual(recorded["dicts"][0].read("whatif", "--step", "1")["unit"], "InDicts.*")  # "InDicts.blocks.0" is not called
+        for network, (run, measured) in recorded.items():
             with self.subTest(network):
-                self.assertEqual(dict(zip(modes, self.predicted(runs[network, "none"], *modes.values()))),
-                                 {mode: self.peak(runs[network, mode]) for mode in modes})
+                self.assertEqual(dict(zip(cases[network], self.predicted(run, *cases[network].values()))), measured)
 
     def test_what_a_region_is_called_with_and_what_it_takes_back(self):
         """A value that only the caller holds is no argument, and a weight is taken back like any other value."""
@@ -76,11 +85,11 @@ class WhatIfTest(TorchTest):
             modes = {"block": "full", "second": "regions:" + ",".join(f"blocks.{i}" for i in range(0, 4, 2))}
             if network == "frozen":
                 modes["second"] += ",blocks.4"
-            none = self.record(JOB, network, "none", name=f"{network}-none")
-            found = none.read("whatif", *(word for policy in modes.values() for word in ("--policy", policy)))["policies"]
-            for (mode, _), policy in zip(modes.items(), found):
+            run, measured = self.peaks(network, ["none", *modes])
+            found = run.read("whatif", "--step", "1", *(word for policy in modes.values() for word in ("--policy", policy)))["policies"]
+            for mode, policy in zip(modes, found):
                 with self.subTest(network=network, mode=mode):
-                    self.assertEqual(policy["peak"]["bytes"], self.peak(self.record(JOB, network, mode, name=f"{network}-{mode}")))
+                    self.assertEqual(policy["peak"]["bytes"], measured[mode])
                     if estimate:
                         self.assertTrue(policy["peak"]["estimate"])
 

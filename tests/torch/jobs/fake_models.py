@@ -1,6 +1,7 @@
-"""fake_models.py NAME [block]: two training steps of one small model on the CPU, with nothing or with every block made again. NAME() is
+"""fake_models.py NAME MODE...: for each mode two training steps of one small model on the CPU, with nothing or with every block made again. NAME() is
 the same step's loss and optimizer, for a fake step."""
 import functools
+import gc
 import sys
 
 import torch
@@ -94,9 +95,8 @@ def blocks_of(model):
     return model.layers if isinstance(model, Net) else model.blocks.layers if isinstance(model, Encoder) else list(model)
 
 
-def main(make, mode="none"):
+def train(make, mode):
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     model, loss_of = make()
     if mode == "block":
         for block in blocks_of(model):
@@ -109,5 +109,12 @@ def main(make, mode="none"):
         optimizer.zero_grad()
 
 
+def main(name, *modes):
+    torch.set_num_threads(1)
+    for mode in modes:
+        train({"mlp": make_mlp, "resnet": make_resnet, "encoder": make_encoder}[name], mode)
+        gc.collect()
+
+
 if __name__ == "__main__":
-    main({"mlp": make_mlp, "resnet": make_resnet, "encoder": make_encoder}[sys.argv[1]], *sys.argv[2:])
+    main(*sys.argv[1:])

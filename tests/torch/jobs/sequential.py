@@ -1,5 +1,8 @@
-"""sequential.py: three training steps of nn.Sequential(nn.Linear, activation, ..) on the CPU, what the short form mlp of a model file says."""
+"""sequential.py OPTIONS [/ OPTIONS]...: three training steps of nn.Sequential(nn.Linear, activation, ..) on the CPU, what the short form mlp
+of a model file says; then three of the next network."""
 import argparse
+import gc
+import sys
 
 import torch
 import torch.nn as nn
@@ -34,7 +37,7 @@ def modules_of(options):
         yield nn.Linear(inputs, outputs, bias=options.bias, dtype=TYPES[options.element_bytes])
 
 
-def main():
+def options_of(arguments):
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch", type=int)
     parser.add_argument("--widths", type=int, nargs="+")
@@ -44,9 +47,11 @@ def main():
     parser.add_argument("--loss", default="mse")
     parser.add_argument("--element-bytes", type=int, default=4)
     parser.add_argument("--segment", type=int, default=0)
-    options = parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def train(options):
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     model = Segments(modules_of(options), options.segment) if options.segment else nn.Sequential(*modules_of(options))
     x = torch.randn(options.batch, options.widths[0], dtype=TYPES[options.element_bytes])
     target = torch.randn(options.batch, options.widths[-1], dtype=x.dtype) if options.loss == "mse" else None
@@ -58,6 +63,13 @@ def main():
             model(x).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def main():
+    torch.set_num_threads(1)
+    for arguments in " ".join(sys.argv[1:]).split(" / "):
+        train(options_of(arguments.split()))
+        gc.collect()
 
 
 if __name__ == "__main__":
