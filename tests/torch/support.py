@@ -109,6 +109,23 @@ class TorchTest(unittest.TestCase):
         return summary
 
 
+COUNTERS = ("requested", "allocated", "active", "reserved")
+
+
+def predicted_peaks(run, chosen, *options):
+    """`whatif` of a dry run. -> by policy: the peak of each counter; by (policy, counter): whether it is an estimate"""
+    arguments = [word for policy in chosen for word in ("--policy", policy)]
+    outcomes = run.read("whatif", *arguments, *options)["policies"]
+    peaks = {outcome["policy"]: {counter: peak["bytes"] for counter, peak in outcome["counters"].items()} for outcome in outcomes}
+    return peaks, {(outcome["policy"], counter): peak["estimate"] for outcome in outcomes for counter, peak in outcome["counters"].items()}
+
+
+def counted_peaks(run, step=1):
+    """By counter of the device: its peak in a step."""
+    counters = run.read("summary", "--range", f"step:{step}")["counters"]["cuda:0"]
+    return {counter: counters[counter]["peak"] for counter in COUNTERS}
+
+
 STAND_INS = BUILD / "lib/liveset/standin/cuda13/libcudart.so.13"
 
 

@@ -1,12 +1,12 @@
-"""samples/torch_gpt on the stand-in device: PyTorch's own counters against acceptance/torch_cuda_standin.json, and our trace against both."""
+"""samples/torch_gpt on the stand-in device: PyTorch's own counters against acceptance/torch_cuda_standin.json, our trace against both, and
+what `whatif` says of the modes against them."""
 import json
 import pathlib
 import tempfile
 import unittest
 
 import torch
-from support import ACCEPTANCE, JOBS, SOURCE, DryRunTest
-from test_whatif_standin import measured, predicted
+from support import ACCEPTANCE, JOBS, SOURCE, DryRunTest, counted_peaks, predicted_peaks
 
 FACTS = json.loads((ACCEPTANCE / "torch_cuda_standin.json").read_text())
 TRAIN = SOURCE / "samples/torch_gpt/train.py"
@@ -89,7 +89,7 @@ class GptOnStandInTest(DryRunTest):
             dtype, attention, checkpoint, segments = key_of(fact)
             run, policy = self.all_runs()[dtype, attention, "none", segments], POLICIES[checkpoint]
             for number, step in enumerate(fact["steps"]):
-                found = predicted(run, [policy], "--step", str(number))[0][policy]
+                found = predicted_peaks(run, [policy], "--step", str(number))[0][policy]
                 with self.subTest(run=key_of(fact), step=number):
                     self.assertEqual((found["allocated"], found["reserved"]), (step["peak_allocated"], step["peak_reserved"]))
 
@@ -98,10 +98,11 @@ class GptOnStandInTest(DryRunTest):
         for dtype, attention in (("float32", "math"), ("bfloat16", "flash")):
             runs = {mode: self.all_runs()[dtype, attention, mode, "default"] for mode in ("none", "block")}
             runs["selective"] = self.configuration(dtype, attention, "selective", "default")
-            found, _ = predicted(runs["none"], POLICIES.values())
+            found, _ = predicted_peaks(runs["none"], POLICIES.values())
             for mode, policy in POLICIES.items():
                 with self.subTest(dtype=dtype, mode=mode):
-                    self.assertEqual(found[policy], measured(runs[mode]))
+                    self.memory_of(runs[mode])
+                    self.assertEqual(found[policy], counted_peaks(runs[mode]))
 
 
 @unittest.skipUnless(torch.__version__.startswith("2.14.1"), f"written for torch 2.14.1, this is {torch.__version__}")

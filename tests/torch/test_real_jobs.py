@@ -80,6 +80,7 @@ def python_with(package):
 
 class RealJobs(TorchTest):
     """test_... of each row is made below."""
+    plain_of = {}  # by command: what a row did without us, for its tests with and without options
 
     def command(self, row):
         python = python_with(row.needs)
@@ -97,10 +98,11 @@ class RealJobs(TorchTest):
     def check(self, row, options=()):
         command = self.command(row)
         trace = self.folder / "run.liveset"
-        results = self.side_by_side({
-            "plain": lambda: self.in_folder(command, row, "plain"),
-            "recorded": lambda: self.in_folder([LIVESET, "run", *options, "-o", trace, "--", *command], row, "recorded")})
-        plain, recorded = results["plain"], results["recorded"]
+        jobs = {"recorded": lambda: self.in_folder([LIVESET, "run", *options, "-o", trace, "--", *command], row, "recorded")}
+        if row.command not in self.plain_of:
+            jobs["plain"] = lambda: self.in_folder(command, row, "plain")
+        results = self.side_by_side(jobs)
+        recorded, plain = results["recorded"], results.get("plain") or self.plain_of[row.command]
         run = Run(recorded, trace)
         # Torch calls a module by other lines of its own when any hooks on modules are there: tracebacks show it.
         blank = lambda text: re.sub(row.blank, "", re.sub(TORCH_CALLS, "", text))
@@ -108,6 +110,7 @@ class RealJobs(TorchTest):
         self.assertEqual(plain.returncode if plain.returncode >= 0 else 128 - plain.returncode, row.status, plain.stderr)
         self.assertEqual(recorded.returncode, row.status, recorded.stderr)
         self.assertIn(row.says, plain.stderr)
+        self.plain_of[row.command] = plain
         self.assertEqual(blank(recorded.stdout), blank(plain.stdout))
         stderr = "".join(line for line in recorded.stderr.splitlines(True) if not line.startswith("liveset: "))
         self.assertEqual(blank(stderr), blank(plain.stderr))

@@ -1,4 +1,5 @@
-"""The closed loop: a model of ONE step without checkpointing says what every other mode takes. Measured is each mode's own recording."""
+"""The closed loop: a model of ONE step without checkpointing says what every other mode takes. Measured is
+each mode, recorded."""
 import json
 import subprocess
 import unittest
@@ -11,6 +12,7 @@ TRAIN = SOURCE / "samples/torch_gpt/train.py"
 JOB = JOBS / "closed_loop.py"
 # blocks, the operator whose outputs `selective` keeps (None: torch refuses it, of values that are overwritten)
 NETWORKS = {"mlp": (6, "addmm"), "resnet": (4, "convolution"), "inplace": (5, None), "prenorm": (5, "addmm"), "encoder": (5, "addmm")}
+FIRST_MODE = ("--step", "1")  # of a job that trains with one mode after the other
 
 
 def policies(network):
@@ -38,9 +40,9 @@ class WhatIfTest(TorchTest):
         self.assertEqual((run.status, run.stderr), (0, ""))
         return run.read("summary")["steps"][step]["peak_bytes"]
 
-    def predicted(self, run, *chosen):
+    def predicted(self, run, *chosen, options=()):
         arguments = [word for policy in chosen for word in ("--policy", policy)]
-        return [policy["peak"]["bytes"] for policy in run.read("whatif", "--step", "1", *arguments)["policies"]]
+        return [policy["peak"]["bytes"] for policy in run.read("whatif", *options, *arguments)["policies"]]
 
     @unittest.skipUnless(torch.__version__.startswith("2.14.1"), "the facts are torch 2.14.1's")
     def test_gpt_to_the_byte(self):
@@ -61,7 +63,7 @@ class WhatIfTest(TorchTest):
         recorded = self.side_by_side({network: lambda network=network: self.peaks(network, policies(network)) for network in NETWORKS})
         for network, (run, measured) in recorded.items():
             chosen = policies(network)
-            found = dict(zip(chosen, self.predicted(run, *chosen.values())))
+            found = dict(zip(chosen, self.predicted(run, *chosen.values(), options=FIRST_MODE)))
             with self.subTest(network):
                 self.assertEqual(found, measured)
                 # The same mode is the smallest.
@@ -74,10 +76,10 @@ class WhatIfTest(TorchTest):
                  "dicts": {"none": "save-all", "block": "regions:blocks.0..3.wide,blocks.0..3.narrow"},
                  "evaluated": {"none": "save-all", "block": "full", "pairs": "segment:2", "second": "regions:blocks.0,blocks.2,blocks.4"}}
         recorded = self.side_by_side({network: lambda network=network: self.peaks(network, cases[network]) for network in cases})
-        self.assertEqual(recorded["dicts"][0].read("whatif", "--step", "1")["unit"], "InDicts.*")  # "InDicts.blocks.0" is not called
+        self.assertEqual(recorded["dicts"][0].read("whatif", *FIRST_MODE)["unit"], "InDicts.*")  # "InDicts.blocks.0" is not called
         for network, (run, measured) in recorded.items():
             with self.subTest(network):
-                self.assertEqual(dict(zip(cases[network], self.predicted(run, *cases[network].values()))), measured)
+                self.assertEqual(dict(zip(cases[network], self.predicted(run, *cases[network].values(), options=FIRST_MODE))), measured)
 
     def test_what_a_region_is_called_with_and_what_it_takes_back(self):
         """A value that only the caller holds is no argument, and a weight is taken back like any other value."""
@@ -86,7 +88,7 @@ class WhatIfTest(TorchTest):
             if network == "frozen":
                 modes["second"] += ",blocks.4"
             run, measured = self.peaks(network, ["none", *modes])
-            found = run.read("whatif", "--step", "1", *(word for policy in modes.values() for word in ("--policy", policy)))["policies"]
+            found = run.read("whatif", *FIRST_MODE, *(word for policy in modes.values() for word in ("--policy", policy)))["policies"]
             for mode, policy in zip(modes, found):
                 with self.subTest(network=network, mode=mode):
                     self.assertEqual(policy["peak"]["bytes"], measured[mode])

@@ -1,5 +1,5 @@
-"""fake_models.py NAME MODE...: for each mode two training steps of one small model on the CPU, with nothing or with every block made again. NAME() is
-the same step's loss and optimizer, for a fake step."""
+"""fake_models.py NAME MODE...: for each mode two training steps of one small model on the CPU, with nothing (none) or with every block made
+again (block). NAME() is the same step's loss and optimizer, for a fake step."""
 import functools
 import gc
 import sys
@@ -109,9 +109,9 @@ def train(make, mode):
         optimizer.zero_grad()
 
 
-def main(name, *modes):
+def main(name, mode, *more):
     torch.set_num_threads(1)
-    for mode in modes:
+    for mode in (mode, *more):
         train({"mlp": make_mlp, "resnet": make_resnet, "encoder": make_encoder}[name], mode)
         gc.collect()
 
